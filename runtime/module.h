@@ -1,0 +1,141 @@
+/*
+ * Layout of a module file (little-endian), shared by the writer (codegen/modwrite.c) and the loader (runtime/module.c).
+ *
+ *   struct ym_header | struct ym_section[nsection] | sections, each at a multiple of 64 bytes, zero-padded
+ *
+ * The digest is XXH3-128 (canonical big-endian form) of the whole file with the digest field zeroed. Offsets in
+ * sections are from the start of that section; strings are offsets into the STRINGS section, NUL-terminated; offset 0
+ * is the empty string. Nothing here is a pointer, and no file may name another file.
+ */
+#ifndef YM_MODULE_H
+#define YM_MODULE_H
+
+#include <stdint.h>
+
+#define YM_MAGIC "YOLOCMOD"
+#define YM_FORMAT 1u
+#define YM_BYTE_ORDER 0x01020304u
+#define YM_ALIGN 64u
+#define YM_MAX_RANK 6
+#define YM_ANY 0xffffffffu
+
+/* Limits the loader enforces (reliability notes, section 3). */
+#define YM_MAX_FILE (8ull << 30)
+#define YM_MAX_SECTIONS 65536u
+#define YM_MAX_MANIFEST (16ull << 20) /* each section but CODE, CONSTANTS, WEIGHTS */
+#define YM_MAX_BATCH 65536
+#define YM_MAX_IO 128                 /* bits of the step masks below */
+#define YM_MAX_ARGS 64
+
+struct ym_header {
+    char magic[8];
+    uint32_t format;      /* YM_FORMAT */
+    uint32_t byte_order;  /* YM_BYTE_ORDER as a number */
+    uint64_t file_size;
+    uint8_t digest[16];
+    uint32_t features;    /* bits a reader must know to read the file: none defined */
+    uint32_t producer;    /* version of yoloc, 0x00XXYYZZ */
+    uint32_t nsection;
+    uint32_t ntarget;     /* programs in the file */
+};
+_Static_assert(sizeof(struct ym_header) == 56, "header grew");
+
+enum ym_section_kind {
+    YM_STRINGS = 1,
+    YM_META = 2,      /* struct ym_meta */
+    YM_NAMES = 3,     /* uint32_t[nc]: strings of the class names */
+    YM_IR = 4,        /* front-end IR text, un-fused, as `yoloc opt` reads it */
+    YM_WEIGHT = 5,    /* struct ym_weight[]: canonical weights, by the names of the IR */
+    YM_WEIGHTS = 6,   /* their bytes */
+    YM_TARGET = 16,   /* struct ym_target; this and the following once for each program, `index` tells which */
+    YM_IO = 17,       /* struct ym_io[] */
+    YM_KERNEL = 18,   /* struct ym_kernel[] */
+    YM_STEP = 19,     /* struct ym_step[] */
+    YM_ARG = 20,      /* struct ym_arg[] */
+    YM_CODE = 21,     /* cpu: one flat position-independent blob */
+    YM_CONSTANTS = 22 /* packed weights, as the kernels read them */
+};
+
+struct ym_section {
+    uint32_t kind;
+    uint32_t index; /* program number for kinds from YM_TARGET on, else 0 */
+    uint64_t offset, size;
+};
+
+struct ym_meta {
+    uint32_t model, task, head; /* strings, string, enum yolort_head */
+    uint32_t letterbox;         /* enum yolort_letterbox_mode */
+    int32_t nc, height, width, max_batch, stride, max_det;
+    float conf, iou;
+    uint32_t weights_from;      /* string: where the weights came from, without folders */
+    uint32_t options;           /* string: compile options in canonical order, for re-targeting */
+    uint64_t weights_digest[2];
+};
+
+struct ym_target {
+    uint32_t kind;           /* 1: cpu */
+    uint32_t name;           /* "cpu:x86-64-v4" */
+    uint32_t arch;           /* "x86_64", "aarch64" */
+    uint32_t features;       /* comma-joined names of ym_cpu_feature rows that the code needs */
+    uint32_t precision;      /* "f32" */
+    uint32_t compiler;       /* "LLVM 19.1.7" */
+    uint64_t arena_size;     /* bytes at the largest batch */
+    uint64_t scratch_size;   /* bytes for each thread */
+    int32_t max_batch, height, width;
+    uint32_t checked;        /* 1: kernels check their own bounds and return non-zero */
+};
+
+enum { YM_IO_OUTPUT = 1, YM_IO_LAYER = 2 }; /* LAYER: an extra output of compile --layers */
+
+struct ym_io {
+    uint32_t name;
+    uint8_t dtype, rank, flags, pad;
+    int64_t dim[YM_MAX_RANK]; /* dim[0]: max_batch */
+};
+
+struct ym_kernel {
+    uint32_t name, family;   /* symbol, "conv_direct" ... */
+    uint64_t offset;         /* entry in CODE */
+};
+
+/* Bit i of a mask is entry i of YM_IO. A step runs when (need is empty or holds the bound input) and want holds a
+ * bound output. Its work is units * batch independent units, any split of which among threads gives the same bytes. */
+struct ym_step {
+    uint64_t need[2];        /* inputs without which it does not run */
+    uint64_t want[2];        /* outputs that (transitively) read its results */
+    uint32_t kernel, first_arg, narg;
+    uint32_t label;          /* string */
+    int32_t line;            /* yaml line */
+    uint32_t grain;          /* units worth handing to a thread at once, >= 1 */
+    int64_t units;           /* per image, >= 1 */
+    uint64_t scratch;        /* bytes of scratch it uses, <= scratch_size */
+    double flops, bytes;     /* per image */
+};
+
+enum ym_slot { YM_SLOT_ARENA = 0, YM_SLOT_CONSTANT = 1, YM_SLOT_IO = 2 };
+
+struct ym_arg {
+    uint32_t slot;
+    uint32_t io;             /* YM_SLOT_IO: index into YM_IO; else 0 */
+    uint64_t offset, size;   /* bytes from the slot's start; size covers the largest batch (constants: all) */
+};
+
+struct ym_weight {
+    uint32_t name;
+    uint8_t dtype, rank, pad[2];
+    int64_t dim[YM_MAX_RANK];
+    uint64_t offset, size;   /* in YM_WEIGHTS; offset is a multiple of 64 */
+};
+
+/* What a CPU kernel is called with: units [begin, end) of n images' units * n; unit u belongs to image u / units.
+ * arg[i] points at the step's i-th argument; scratch (64-byte aligned, scratch_size bytes) is this thread's own. */
+struct ym_cpu_call {
+    void *const *arg;
+    void *scratch;
+    int64_t begin, end;
+};
+
+/* 0, or in checked code 1 + the number of the argument that an access would have left. */
+typedef int32_t (*ym_cpu_fn)(const struct ym_cpu_call *call);
+
+#endif

@@ -1,0 +1,221 @@
+/*
+ * yolort: loads a compiled YOLO module and runs it. C11 and C++; needs no compiler, no Python, no framework.
+ *
+ * Objects. A module is immutable once loaded and may be shared by any number of threads. A context is one caller's
+ * buffers (arena, threads); it belongs to one thread at a time, and a second thread that enters it meanwhile gets
+ * YOLORT_BUSY. Functions without a context or module are pure and thread-safe.
+ * Errors. Every function that can fail returns a status; outputs are written only on YOLORT_OK unless said otherwise.
+ * Ownership. What a `*_new` or `load` gives is released by its `*_free`; strings and structs reached through a
+ * module live as long as the module; images, tensors and arrays passed in stay the caller's.
+ */
+#ifndef YOLORT_H
+#define YOLORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define YOLORT_API __attribute__((visibility("default")))
+#else
+#define YOLORT_API
+#endif
+
+typedef struct yolort_module yolort_module;
+typedef struct yolort_context yolort_context;
+
+typedef enum yolort_status {
+    YOLORT_OK = 0,
+    YOLORT_FORMAT = 1,       /* not a module, or a broken one */
+    YOLORT_LIMIT = 2,        /* larger than a fixed limit */
+    YOLORT_INTEGRITY = 3,    /* digest does not match: damaged */
+    YOLORT_UNSUPPORTED = 4,
+    YOLORT_INCOMPATIBLE = 5, /* other format version, other device or CPU features */
+    YOLORT_NO_DEVICE = 6,
+    YOLORT_OOM_HOST = 7,
+    YOLORT_OOM_DEVICE = 8,
+    YOLORT_IO = 9,
+    YOLORT_BUSY = 10,
+    YOLORT_TIMEOUT = 11,
+    YOLORT_DEVICE_LOST = 12,
+    YOLORT_ARG = 13          /* an argument is wrong: NULL, size, type, range */
+} yolort_status;
+
+typedef enum yolort_dtype {  /* the numbers are those stored in modules */
+    YOLORT_F32 = 0, YOLORT_F16 = 1, YOLORT_BF16 = 2, YOLORT_F64 = 3, YOLORT_U8 = 4,
+    YOLORT_I8 = 5, YOLORT_I32 = 6, YOLORT_I64 = 7, YOLORT_BOOL = 8
+} yolort_dtype;
+
+/* 0x00XXYYZZ of the library, and the name of a status ("INTEGRITY"). */
+YOLORT_API uint32_t yolort_version(void);
+YOLORT_API const char *yolort_status_name(yolort_status s);
+
+/* --- modules ------------------------------------------------------------------------------------------------ */
+
+/* Reads a file into private memory, checks its digest, then every offset and count, then CPU features. `error`
+ * (may be NULL) gets one line of text, always terminated, when the status is not OK. Only the path given is read. */
+YOLORT_API yolort_status yolort_load_file(yolort_module **out, const char *path, char *error, size_t error_size);
+
+/* The same from memory that the caller keeps, unchanged, as long as the module lives. */
+YOLORT_API yolort_status yolort_load(yolort_module **out, const void *bytes, size_t size, char *error,
+                                     size_t error_size);
+
+/* NULL is allowed. All contexts of the module must be freed first; otherwise the module lives on until they are. */
+YOLORT_API void yolort_module_free(yolort_module *m);
+
+#define YOLORT_MAX_RANK 6
+
+typedef struct yolort_io {
+    const char *name;   /* "input_u8", "images", "decoded", ... */
+    yolort_dtype dtype;
+    int is_output;
+    int rank;
+    int64_t dim[YOLORT_MAX_RANK]; /* dense row-major; dim[0] is the largest batch */
+    size_t bytes_per_image;
+} yolort_io;
+
+/* Inputs and outputs. Exactly one input is to be bound ("input_u8": U8 [N,H,W,3] RGB as letterboxed; "images": F32
+ * [N,3,H,W] normalised as the network wants it); outputs are bound as wanted, and what is not bound is not computed. */
+YOLORT_API size_t yolort_io_count(const yolort_module *m);
+YOLORT_API const yolort_io *yolort_io_at(const yolort_module *m, size_t i); /* NULL out of range */
+YOLORT_API int yolort_io_find(const yolort_module *m, const char *name);     /* -1 when there is none */
+
+typedef enum yolort_letterbox_mode { YOLORT_SQUARE = 0, YOLORT_RECT = 1, YOLORT_TOPLEFT = 2 } yolort_letterbox_mode;
+
+/* How the rows of `decoded` are laid out. */
+typedef enum yolort_head {
+    YOLORT_HEAD_NONE = 0,
+    YOLORT_HEAD_FREE = 1,   /* [N, 4+nc, A]: cx, cy, w, h, class scores */
+    YOLORT_HEAD_ANCHOR = 2, /* [N, A, 5+nc]: cx, cy, w, h, objectness, class scores */
+    YOLORT_HEAD_X = 3       /* as HEAD_ANCHOR, YOLOX */
+} yolort_head;
+
+typedef struct yolort_info {
+    const char *model;      /* "yolov8n" */
+    const char *task;       /* "detect" */
+    const char *target;     /* "cpu:x86-64-v4" */
+    const char *precision;  /* "f32" */
+    const char *producer;   /* "yoloc 0.1.0" */
+    yolort_head head;
+    yolort_letterbox_mode letterbox;
+    int nc, height, width, max_batch, stride; /* stride: the largest of the levels */
+    int max_det;
+    float conf, iou;        /* defaults of this model */
+    const char *const *names; /* nc class names */
+    size_t arena_bytes, constant_bytes, code_bytes;
+} yolort_info;
+
+YOLORT_API const yolort_info *yolort_module_info(const yolort_module *m);
+
+/* --- contexts ----------------------------------------------------------------------------------------------- */
+
+typedef struct yolort_context_opts {
+    size_t size;     /* sizeof of this struct as the caller knows it; yolort_context_opts_init sets it */
+    int device;      /* ordinal; 0 for CPU modules */
+    int threads;     /* CPU: number of threads, 0: one for each core */
+    int guard;       /* debug: the arena lies between pages that may not be touched, and is poisoned with NaN */
+} yolort_context_opts;
+
+YOLORT_API void yolort_context_opts_init(yolort_context_opts *o, size_t size);
+
+/* Allocates everything that runs will need. opts NULL: defaults. */
+YOLORT_API yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const yolort_context_opts *opts);
+YOLORT_API void yolort_context_free(yolort_context *c); /* NULL is allowed; never while a run is in progress */
+
+/* Memory for one input or output, for at least the batch that will be run; stays the caller's and must live until
+ * the next bind of the same io or the context's end. data NULL unbinds. ARG when io is out of range, or bytes is less
+ * than one image. The binding of an input unbinds the other input. */
+YOLORT_API yolort_status yolort_bind(yolort_context *c, size_t io, void *data, size_t bytes);
+
+/* Runs `batch` images (1 .. max_batch) through the network. On a CPU module the work is done on return and `stream`
+ * must be NULL; on a device it is asynchronous on the given stream. Allocates nothing. */
+YOLORT_API yolort_status yolort_run(yolort_context *c, int batch, void *stream);
+YOLORT_API yolort_status yolort_wait(yolort_context *c);
+
+/* Text of the last failure of this context ("" when none). */
+YOLORT_API const char *yolort_error(const yolort_context *c);
+
+/* Times of the last run by step, when profiling is on. */
+typedef struct yolort_step {
+    const char *kernel;  /* symbol */
+    const char *label;   /* ops and layers: "model.2.cv1 conv2d+silu" */
+    int line;            /* yaml line of the layer, 0: none */
+    double flops, bytes; /* per image: work, and bytes read and written at least */
+    double ms;           /* of the last profiled run; 0 when the step was skipped */
+} yolort_step;
+YOLORT_API size_t yolort_step_count(const yolort_module *m);
+YOLORT_API yolort_status yolort_profile(yolort_context *c, int on);
+YOLORT_API yolort_status yolort_step_at(const yolort_context *c, size_t i, yolort_step *out);
+
+/* --- images ------------------------------------------------------------------------------------------------- */
+
+typedef struct yolort_image {
+    const uint8_t *rgb;  /* 3 bytes a pixel, R first */
+    int width, height;   /* 1 .. 65535 */
+    size_t row_bytes;    /* distance of rows; 0: dense */
+} yolort_image;
+
+/* Where an image went in the network's input: x_in = x * scale_x + left, y_in = y * scale_y + top. */
+typedef struct yolort_placement {
+    int out_width, out_height;         /* of the letterboxed picture */
+    int left, top, right, bottom;      /* padding, pixels, filled with 114 */
+    int resized_width, resized_height;
+    double scale_x, scale_y;           /* resized / source; topleft: the one ratio r on both axes */
+} yolort_placement;
+
+/* Geometry alone. width, height: target. RECT pads to the next multiple of `stride` only; the others ignore it.
+ * scaleup 0: small images are not enlarged. */
+YOLORT_API yolort_status yolort_letterbox_plan(int src_width, int src_height, int width, int height,
+                                               yolort_letterbox_mode mode, int stride, int scaleup,
+                                               yolort_placement *out);
+
+/* Resizes (bilinear, 8 bit, the arithmetic of OpenCV's INTER_LINEAR) and pads into dst: out_height rows of
+ * out_width * 3 bytes, dense. Allocates working memory; OOM_HOST. */
+YOLORT_API yolort_status yolort_letterbox(const yolort_image *src, const yolort_placement *p, uint8_t *dst,
+                                          size_t dst_bytes);
+
+/* --- boxes -------------------------------------------------------------------------------------------------- */
+
+typedef struct yolort_detection {
+    float x1, y1, x2, y2; /* from yolort_detect: source pixels, clipped; from yolort_nms: as the rows are */
+    float score;
+    int32_t cls;
+    int32_t row;          /* index of the row in `decoded` */
+} yolort_detection;
+
+typedef struct yolort_nms_opts {
+    size_t size;           /* set by yolort_nms_opts_init */
+    float conf, iou;       /* both compared with > */
+    int max_det;
+    int agnostic;          /* suppress across classes */
+    const uint8_t *classes; /* NULL: all; else nc bytes, 0: drop detections of this class */
+} yolort_nms_opts;
+
+YOLORT_API void yolort_nms_opts_init(yolort_nms_opts *o, size_t size); /* 0.25, 0.45, 300, 0, NULL */
+
+/* Rows of `decoded` of one image, `rows` of them: for YOLORT_HEAD_FREE element c of row r at data[c * rows + r], else at
+ * data[r * (5 + nc) + c]. Order: score descending, then row ascending; NaN scores are dropped. `work` is caller's memory of
+ * yolort_nms_work_size(rows) bytes, 8-byte aligned. Writes at most min(max_det, capacity), counts in *count. */
+YOLORT_API size_t yolort_nms_work_size(size_t rows);
+YOLORT_API yolort_status yolort_nms(const float *data, size_t rows, int nc, yolort_head head,
+                                    const yolort_nms_opts *opts, void *work, yolort_detection *out, size_t capacity,
+                                    size_t *count);
+
+/* Boxes of letterboxed pixels back to source pixels, clipped to [0, width] x [0, height]. */
+YOLORT_API void yolort_unletterbox(yolort_detection *d, size_t n, const yolort_placement *p, int src_width,
+                                   int src_height);
+
+/* Image in, boxes out: letterbox (mode of the module) into the context's own input, run, NMS, source pixels. n images
+ * (1 .. max_batch); out holds n * capacity entries, image i at out + i * capacity; counts[i] entries are valid.
+ * opts NULL: the module's defaults. Allocates nothing but the resize's working memory. */
+YOLORT_API yolort_status yolort_detect(yolort_context *c, const yolort_image *images, int n,
+                                       const yolort_nms_opts *opts, yolort_detection *out, size_t capacity,
+                                       size_t *counts);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
