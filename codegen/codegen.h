@@ -1,0 +1,104 @@
+/* From a fused, placed function to kernels, and from kernels to code of a target. */
+#ifndef CG_H
+#define CG_H
+
+#include "kb.h"
+
+/* --- targets (target.c) ------------------------------------------------------------------------------------- */
+
+enum cg_backend { CG_REF, CG_CPU, CG_CUDA };
+
+struct cg_target {
+    struct kb_target kb;
+    enum cg_backend backend;
+    const char *text;      /* "cpu:x86-64-v4": what the module says */
+    const char *triple;    /* LLVM */
+    const char *cpu;       /* LLVM's -mcpu, "x86-64-v3"; never a name that `features` does not spell out */
+    const char *features;  /* LLVM's "+avx2,+fma" */
+    const char *needs;     /* comma-joined features the loader checks (runtime/cpu_features.def) */
+    const char *arch;      /* "x86_64" */
+    int prefer_width;      /* bits of vectors: 512, 256, 128 */
+};
+
+/* "cpu:native", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64", "ref". cpu:native becomes the best level that this machine
+ * has (so modules are portable among equals). -1 after reporting E_TARGET. */
+int cg_target_find(struct yir_arena *a, struct yir_diags *d, const char *text, struct cg_target *out);
+/* Text of what this build can make and what this machine has, for `yoloc devices`; one line each. */
+void cg_targets_list(struct yir_str *out);
+
+/* --- kernels (kernel.c) ------------------------------------------------------------------------------------- */
+
+struct cg_opts {
+    bool no_fast;    /* generic path only */
+    bool checked;    /* bounds checks in generated code */
+    int max_batch;
+};
+
+/* A kernel: a program, how to call it, and what it costs. */
+struct cg_kernel {
+    const struct kb *prog;
+    const char *family;   /* row of fast.def, or "generic" */
+    const char *symbol;   /* "conv2d_silu_3f9a12c4": from the ops and the program's text */
+    const char *label;    /* "model.2.cv1 conv2d+silu" */
+    uint32_t first, last; /* ops of the function, last included */
+    int64_t units;        /* per image */
+    int32_t grain;        /* units worth a thread's turn */
+    int64_t scratch_bytes;
+    int32_t line;
+    double flops, bytes;  /* per image */
+    uint32_t same_as;     /* index of an earlier kernel with the same program, or its own */
+};
+
+struct cg_program {
+    const struct yir_func *f;
+    struct cg_kernel *kernel;
+    uint32_t nkernel;
+    struct cg_opts opts;
+};
+
+/* Chooses a family for each kernel of f and records its program. Never fails but for memory. */
+struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, const struct cg_target *t,
+                              const struct cg_opts *o);
+
+/* --- fast families (fast.def, fast_*.c) --------------------------------------------------------------------- */
+
+struct cg_fast {
+    const char *name;
+    /* Pure predicate on types, attributes and target; op range as in cg_kernel. */
+    bool (*guard)(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t);
+    /* Records the program into b (units, memories); grain and so on in k. */
+    void (*emit)(struct kb *b, struct cg_kernel *k);
+};
+
+/* --- evaluator (kb_ref.c) ----------------------------------------------------------------------------------- */
+
+/* Interprets units [begin, end) of a program in double. mem[i] holds elems doubles for memory i of the program (any
+ * dtype); scratch is allocated inside. -1 when an access left its memory (reported in *bad as 1 + memory number). */
+int kb_ref_run(struct yir_arena *a, const struct kb *b, double *const *mem, int64_t begin, int64_t end, int *bad);
+
+/* --- weights as kernels read them (packing.c) --------------------------------------------------------------- */
+
+int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t arg);
+/* out: packed elements in the weight's dtype, zeroed before. */
+void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int32_t arg, void *out);
+
+/* --- native code (kb_llvm.c, flat.c; only with YOLOC_LLVM) -------------------------------------------------- */
+
+struct cg_code {
+    const void *blob; /* position-independent, entries as symbols */
+    size_t size;
+    uint64_t *entry;  /* for each kernel of the program */
+    const char *compiler; /* "LLVM 19.1.7" */
+};
+
+/* Compiles all kernels of a program (equal ones once). 0, or -1 after reporting (E_LLVM, E_LINK). LLVM is loaded here
+ * and nowhere else. llvm_text (may be NULL) gets the IR text before optimisation. */
+int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_program *p, const struct cg_target *t,
+                    struct cg_code *out, struct yir_str *llvm_text);
+
+/* Lays an ELF relocatable object flat: allocatable sections in one blob, PC-relative references resolved, anything else
+ * E_LINK. Entries of the named symbols. The object is LLVM's own, but is parsed with bounds checks all the same. */
+int cg_flatten(struct yir_arena *a, struct yir_diags *d, const void *object, size_t size, const char *const *symbol,
+               size_t nsymbol, void **blob, size_t *blob_size, uint64_t *entry);
+
+#endif

@@ -1,0 +1,91 @@
+/* Model description + weights -> IR. */
+#ifndef FE_MODEL_H
+#define FE_MODEL_H
+
+#include "ir/ir.h"
+#include "weights.h"
+
+/* --- yaml (yaml.c) ------------------------------------------------------------------------------------------ */
+
+/* Reads a model file by libyaml events into a literal tree, with PyYAML's scalar rules; NULL after reporting. */
+const struct fe_value *fe_yaml_read(struct yir_arena *a, struct yir_diags *d, const char *path);
+const struct fe_value *fe_yaml_parse(struct yir_arena *a, struct yir_diags *d, const char *name, const char *text,
+                                     size_t len);
+
+/* --- building (model.c) ------------------------------------------------------------------------------------- */
+
+struct fe_model_opts {
+    const char *path;                /* file the description came from: scale letter and model name; "" for pickled ones */
+    const char *scale;               /* --scale, or NULL */
+    int nc;                          /* --nc, 0: yaml's or the weights' */
+    int batch, height, width;        /* height 0: the checkpoint's size, else the family's default */
+    bool layers;                     /* extra outputs layer.I, layer.I.P */
+    const struct fe_weights *weights; /* NULL: shapes only (weights have no data) */
+    bool rule;                       /* rule weights fill every tensor */
+};
+
+enum fe_head { FE_HEAD_NONE, FE_HEAD_FREE, FE_HEAD_ANCHOR, FE_HEAD_X }; /* as yolort_head */
+
+struct fe_layer { /* a row of the description */
+    int index;
+    const char *type;      /* "Conv", "Conv*3" when repeated in sequence */
+    int64_t params;        /* learnable elements and dfl, without BatchNorm statistics and buffers */
+    struct yir_loc loc;
+};
+
+struct fe_want {           /* a weight that the model wants, un-fused, in state_dict order */
+    const char *name;
+    int rank;
+    int64_t dim[FE_MAX_RANK];
+    bool counted;          /* in `params` */
+};
+
+struct fe_model {
+    struct yir_func *func; /* un-fused fp32; input `images`; outputs as rule-weights.md section 5 names them */
+    const char *name;      /* "yolov8n" */
+    const char *task;      /* "detect" */
+    enum fe_head head;
+    int nc, nl, reg_max, stride_max, na;
+    const double *stride;  /* nl */
+    const char *const *names; /* nc */
+    int letterbox;         /* yolort_letterbox_mode of the family */
+    float conf, iou;
+    int max_det;
+    int batch, height, width; /* rounded up to stride_max */
+    const struct fe_layer *layer;
+    int nlayer;
+    const struct fe_want *want;
+    size_t nwant;
+    const char *scale;     /* letter used, or "" */
+};
+
+/* root: the description (FE_DICT). NULL after reporting; several mistakes are reported at once where that helps. */
+const struct fe_model *fe_model_build(struct yir_arena *a, struct yir_types *t, struct yir_diags *d,
+                                      const struct fe_value *root, const struct fe_model_opts *o);
+
+/* One line a module: name and arguments (`yoloc --list-modules`). */
+void fe_modules_list(struct yir_str *out);
+
+/* --- what lowerings call (lower.c) -------------------------------------------------------------------------- */
+
+/* Lowerings build the network with these alone, never yir_ directly: a text form of modules will call the same. */
+struct fe_lower; /* state of one build: function, weights, current path, defaults */
+
+/* Enters the child `name` ("cv1"; NULL: stays) and leaves it again. The pickled object there, if any, is then consulted by
+ * fe_int and fe_weight. `class_name` is what the row implies; it is noted for --params and messages. */
+void fe_child(struct fe_lower *l, const char *name, const char *class_name);
+void fe_leave(struct fe_lower *l);
+
+/* A parameter of the current module: the pickled attribute `key` when there is one, else `implied`. `at` picks an element
+ * of a tuple; a scalar serves for every `at`. */
+int64_t fe_int(struct fe_lower *l, const char *key, int at, int64_t implied);
+double fe_float(struct fe_lower *l, const char *key, double implied);
+
+/* The weight "<path>.<name>" as an IR weight. dim: wanted shape; where the file's shape differs, the file's is taken for
+ * dimensions wanted as -1, and W_DISAGREE or E_WEIGHT follows for the others as the caller settles. NIL when the file lacks
+ * it and `optional`; otherwise reported. */
+yir_ref fe_weight(struct fe_lower *l, const char *name, const int64_t *dim, int rank, bool optional);
+
+yir_ref fe_op(struct fe_lower *l, enum yir_code c, const yir_ref *src, int nsrc, const void *attr);
+
+#endif

@@ -1,0 +1,53 @@
+/* Passes: IR function in, IR function out; the manager runs the table. */
+#ifndef PASS_H
+#define PASS_H
+
+#include "ir/ir.h"
+
+struct pass_opts {
+    int max_batch;          /* buffers are planned for this many images; >= 1 */
+    bool fuse;              /* false: every op its own kernel (debugging, verify) */
+    bool reuse;             /* false: every buffer its own memory (verify, guard tests) */
+    bool verify_each;       /* after each pass, whatever the build */
+    int limit;              /* run only the first n passes that may be left out; -1: all (bisection) */
+    const char *skip;       /* comma-joined names to leave out, or NULL */
+    const char *stop_after; /* name, or NULL */
+    const char *dump_after; /* comma-joined names, or "all", or NULL */
+    void (*dump)(void *user, const char *pass, const char *text, double ms); /* IR after the pass; "(unchanged)" */
+    void (*timing)(void *user, const char *pass, double ms);                 /* may be NULL */
+    void *user;
+};
+void pass_opts_init(struct pass_opts *o);
+
+struct pass { /* what a pass function gets */
+    struct yir_func *in;
+    struct yir_func *out;     /* set by the pass when it changed anything; otherwise left NULL */
+    struct yir_arena *arena;
+    struct yir_diags *diags;
+    const struct pass_opts *opts;
+};
+
+/* 0 unchanged, 1 changed (p->out set), -1 after reporting. */
+typedef int (*pass_fn)(struct pass *p);
+
+struct pass_info {
+    char flag;
+    const char *name, *text;
+    bool optional;
+    unsigned needs, gives;
+    pass_fn run;
+};
+size_t pass_count(void);
+const struct pass_info *pass_at(size_t i);
+const struct pass_info *pass_by_name(const char *name);
+
+/* Runs the pipeline on f. NULL after reporting. */
+struct yir_func *pass_run_all(struct yir_func *f, struct yir_diags *d, const struct pass_opts *o);
+/* Runs the named passes (comma-joined) in the order given, checking what each needs: `yoloc opt`. */
+struct yir_func *pass_run_named(struct yir_func *f, struct yir_diags *d, const char *names, const struct pass_opts *o);
+
+#define PASS(flag, name, opt, needs, gives, text) int pass_##name(struct pass *p);
+#include "passes.def"
+#undef PASS
+
+#endif
