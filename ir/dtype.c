@@ -1,0 +1,161 @@
+#include "dtype.h"
+
+#include <string.h>
+
+struct row {
+    const char *text;
+    uint8_t bytes, acc;
+    bool is_float;
+};
+
+static const struct row rows[YIR_NDTYPE] = {
+#define DTYPE(id, text, bits, acc, is_float) [YIR_##id] = { text, (bits) / 8, YIR_##acc, is_float },
+#include "dtypes.def"
+#undef DTYPE
+};
+
+unsigned yir_dtype_size(enum yir_dtype t)
+{
+    YIR_ASSERT(t < YIR_NDTYPE);
+    return rows[t].bytes;
+}
+
+const char *yir_dtype_name(enum yir_dtype t)
+{
+    YIR_ASSERT(t < YIR_NDTYPE);
+    return rows[t].text;
+}
+
+bool yir_dtype_is_float(enum yir_dtype t)
+{
+    YIR_ASSERT(t < YIR_NDTYPE);
+    return rows[t].is_float;
+}
+
+enum yir_dtype yir_dtype_acc(enum yir_dtype t)
+{
+    YIR_ASSERT(t < YIR_NDTYPE);
+    return (enum yir_dtype)rows[t].acc;
+}
+
+bool yir_dtype_by_name(const char *text, size_t len, enum yir_dtype *out)
+{
+    for (unsigned t = 0; t < YIR_NDTYPE; t++) {
+        if (strlen(rows[t].text) != len || memcmp(rows[t].text, text, len) != 0) continue;
+        *out = (enum yir_dtype)t;
+        return true;
+    }
+    return false;
+}
+
+/* A 16-bit float format: 1 sign bit, ebits of exponent, mbits of fraction. */
+struct half {
+    unsigned ebits, mbits;
+};
+static const struct half f16 = { 5, 10 };
+static const struct half bf16 = { 8, 7 };
+
+static double from_bits(uint64_t b)
+{
+    double v;
+    memcpy(&v, &b, sizeof v);
+    return v;
+}
+
+static double widen(struct half h, uint16_t bits)
+{
+    int bias = (1 << (h.ebits - 1)) - 1;
+    uint64_t sign = (uint64_t)(bits >> 15) << 63;
+    unsigned exp = (unsigned)(bits >> h.mbits) & ((1u << h.ebits) - 1);
+    uint64_t frac = bits & ((1u << h.mbits) - 1);
+    if (exp == (1u << h.ebits) - 1) return from_bits(sign | (uint64_t)0x7ff << 52 | frac << (52 - h.mbits));
+    if (exp == 0) {
+        /* Subnormal: frac * 2^(1 - bias - mbits), both factors and the product exact in double. */
+        double unit = from_bits((uint64_t)(1023 + 1 - bias - (int)h.mbits) << 52);
+        double v = (double)frac * unit;
+        return sign ? -v : v;
+    }
+    return from_bits(sign | (uint64_t)((int)exp - bias + 1023) << 52 | frac << (52 - h.mbits));
+}
+
+/* One rounding, to nearest even. Going through float first would round twice. */
+static uint16_t narrow(struct half h, double v)
+{
+    uint64_t b;
+    memcpy(&b, &v, sizeof b);
+    uint16_t sign = (uint16_t)(b >> 63 << 15);
+    uint16_t inf = (uint16_t)(((1u << h.ebits) - 1) << h.mbits);
+    int bias = (1 << (h.ebits - 1)) - 1;
+    int exp = (int)(b >> 52 & 0x7ff) - 1023;
+    uint64_t frac = b & (((uint64_t)1 << 52) - 1);
+    if (exp == 1024) return (uint16_t)(sign | inf | (frac ? 1u << (h.mbits - 1) : 0));
+    if (exp == -1023) return sign; /* zero, or a double subnormal, far below half of the smallest value */
+    frac |= (uint64_t)1 << 52;
+    int least = 1 - bias;
+    unsigned drop = 52 - h.mbits + (exp < least ? (unsigned)(least - exp) : 0);
+    if (drop > 53) return sign;
+    if (exp < least) exp = least;
+    uint64_t kept = frac >> drop, rest = frac & (((uint64_t)1 << drop) - 1), half = (uint64_t)1 << (drop - 1);
+    if (rest > half || (rest == half && (kept & 1))) kept++;
+    /* kept holds the leading one of a normal value, which adds 1 to the exponent field. A carry does the same. */
+    uint64_t bits = ((uint64_t)(exp + bias - 1) << h.mbits) + kept;
+    return (uint16_t)(sign | (bits < inf ? bits : inf));
+}
+
+/* Truncated toward zero after clamping; NaN becomes 0. */
+static int64_t to_int(double v, double lo, double hi)
+{
+    if (v != v) return 0;
+    if (v <= lo) return (int64_t)lo;
+    if (v >= hi) return hi >= 0x1p63 ? INT64_MAX : (int64_t)hi;
+    return (int64_t)v;
+}
+
+union element {
+    float f32;
+    double f64;
+    uint16_t u16;
+    uint8_t u8;
+    int8_t i8;
+    int32_t i32;
+    int64_t i64;
+};
+
+double yir_dtype_load(enum yir_dtype t, const void *data, size_t i)
+{
+    union element v;
+    YIR_ASSERT(t < YIR_NDTYPE);
+    memcpy(&v, (const unsigned char *)data + i * rows[t].bytes, rows[t].bytes);
+    switch (t) {
+    case YIR_F32: return (double)v.f32;
+    case YIR_F16: return widen(f16, v.u16);
+    case YIR_BF16: return widen(bf16, v.u16);
+    case YIR_F64: return v.f64;
+    case YIR_U8: return v.u8;
+    case YIR_I8: return v.i8;
+    case YIR_I32: return v.i32;
+    case YIR_I64: return (double)v.i64;
+    case YIR_BOOL: return v.u8 != 0;
+    case YIR_NDTYPE: break;
+    }
+    YIR_BUG("element type %d", (int)t);
+}
+
+void yir_dtype_store(enum yir_dtype t, void *data, size_t i, double v)
+{
+    union element w;
+    YIR_ASSERT(t < YIR_NDTYPE);
+    switch (t) {
+    case YIR_F32: w.f32 = (float)v; break;
+    case YIR_F16: w.u16 = narrow(f16, v); break;
+    case YIR_BF16: w.u16 = narrow(bf16, v); break;
+    case YIR_F64: w.f64 = v; break;
+    case YIR_U8: w.u8 = (uint8_t)to_int(v, 0, UINT8_MAX); break;
+    case YIR_I8: w.i8 = (int8_t)to_int(v, INT8_MIN, INT8_MAX); break;
+    case YIR_I32: w.i32 = (int32_t)to_int(v, INT32_MIN, INT32_MAX); break;
+    case YIR_I64: w.i64 = to_int(v, -0x1p63, 0x1p63); break;
+    case YIR_BOOL: w.u8 = v != 0; break;
+    case YIR_NDTYPE: YIR_BUG("element type %d", (int)t);
+    }
+    memcpy((unsigned char *)data + i * rows[t].bytes, &w, rows[t].bytes);
+}
