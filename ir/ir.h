@@ -183,6 +183,8 @@ struct yir_func {
     struct yir_types *types;
     struct yir_diags *diags;
     const char *name;
+    float image_div; /* `images` = picture / image_div, channels reversed when image_bgr; 255 and false by default */
+    bool image_bgr;
 
     struct yir_op *op; /* [1 .. nop-1]; 0 is YIR_NOP */
     uint32_t nop;
