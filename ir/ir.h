@@ -199,7 +199,7 @@ struct yir_func {
     struct yir_output *output;
     uint32_t noutput;
     struct yir_place_of *loc; /* [0]: unknown */
-    uint32_t nloc;
+    uint32_t nloc, cur_loc;    /* cur_loc: of the ops emitted now */
     struct yir_kernel *kernel; /* after fuse */
     uint32_t nkernel;
     struct yir_buf *buf;       /* after views */
