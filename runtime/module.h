@@ -1,7 +1,11 @@
 /*
  * Layout of a module file (little-endian), shared by the writer (codegen/modwrite.c) and the loader (runtime/module.c).
  *
- *   struct ym_header | struct ym_section[nsection] | sections, each at a multiple of 64 bytes, zero-padded
+ *   struct ym_header | struct ym_section[nsection] | sections in the order of that table
+ *
+ * Each section begins at the first multiple of 64 after the part before it; the bytes between, and those that may
+ * pad the last one to a multiple of 64, are zero. A (kind, index) occurs once; every program has all of TARGET, IO,
+ * KERNEL, STEP, ARG and CODE, and CONSTANTS when an argument lies there.
  *
  * The digest is XXH3-128 (canonical big-endian form) of the whole file with the digest field zeroed. Offsets in
  * sections are from the start of that section; strings are offsets into the STRINGS section, NUL-terminated; offset 0
@@ -22,6 +26,7 @@
 /* Limits the loader enforces (reliability notes, section 3). */
 #define YM_MAX_FILE (8ull << 30)
 #define YM_MAX_SECTIONS 65536u
+#define YM_MAX_TARGETS 64u
 #define YM_MAX_MANIFEST (16ull << 20) /* each section but CODE, CONSTANTS, WEIGHTS */
 #define YM_MAX_BATCH 65536
 #define YM_MAX_IO 128                 /* bits of the step masks below */
@@ -99,7 +104,9 @@ struct ym_kernel {
 };
 
 /* Bit i of a mask is entry i of YM_IO. A step runs when (need is empty or holds the bound input) and want holds a
- * bound output. Its work is units * batch independent units, any split of which among threads gives the same bytes. */
+ * bound output. A step with an argument in YM_SLOT_IO has that bit alone in need (an input) or want (an output), so
+ * that it never runs on an unbound one; with each input, some step writes each output. The work of a step is
+ * units * batch independent units, any split of which among threads gives the same bytes. */
 struct ym_step {
     uint64_t need[2];        /* inputs without which it does not run */
     uint64_t want[2];        /* outputs that (transitively) read its results */

@@ -59,7 +59,8 @@ YOLORT_API const char *yolort_status_name(yolort_status s);
  * (may be NULL) gets one line of text, always terminated, when the status is not OK. Only the path given is read. */
 YOLORT_API yolort_status yolort_load_file(yolort_module **out, const char *path, char *error, size_t error_size);
 
-/* The same from memory that the caller keeps, unchanged, as long as the module lives. */
+/* The same from memory that the caller keeps, unchanged, as long as the module lives. When bytes is no multiple of
+ * 64, a private copy is made. */
 YOLORT_API yolort_status yolort_load(yolort_module **out, const void *bytes, size_t size, char *error,
                                      size_t error_size);
 
@@ -135,7 +136,7 @@ YOLORT_API yolort_status yolort_bind(yolort_context *c, size_t io, void *data, s
 YOLORT_API yolort_status yolort_run(yolort_context *c, int batch, void *stream);
 YOLORT_API yolort_status yolort_wait(yolort_context *c);
 
-/* Text of the last failure of this context ("" when none). */
+/* Text of what failed in the last call on this context ("" when nothing did, and for BUSY). */
 YOLORT_API const char *yolort_error(const yolort_context *c);
 
 /* Times of the last run by step, when profiling is on. */
@@ -210,7 +211,9 @@ YOLORT_API void yolort_unletterbox(yolort_detection *d, size_t n, const yolort_p
 
 /* Image in, boxes out: letterbox (mode of the module) into the context's own input, run, NMS, source pixels. n images
  * (1 .. max_batch); out holds n * capacity entries, image i at out + i * capacity; counts[i] entries are valid.
- * opts NULL: the module's defaults. Allocates nothing but the resize's working memory. */
+ * opts NULL: the module's defaults. RECT: each image must come out at the module's size, else ARG. UNSUPPORTED without
+ * "input_u8" and "decoded". Its memory is made when first needed for so many images, and kept with the context; what
+ * the caller has bound stays bound and untouched. On failure out and counts may have been written. */
 YOLORT_API yolort_status yolort_detect(yolort_context *c, const yolort_image *images, int n,
                                        const yolort_nms_opts *opts, yolort_detection *out, size_t capacity,
                                        size_t *counts);

@@ -1,0 +1,117 @@
+#include "dev.h"
+
+#include "block.h"
+#include "cpufeature.h"
+
+#include <errno.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MAX_FEATURE = 32, CHUNKS_PER_THREAD = 8 };
+
+static yolort_status feature_fits(const char *name, const struct rt_error *e)
+{
+    RT_CHECK(e, INCOMPATIBLE, rt_cpu_knows(name), "needs %s, which this runtime does not know", name);
+    RT_CHECK(e, INCOMPATIBLE, rt_cpu_has(name), "needs %s, this CPU has not", name);
+    RT_CHECK(e, INCOMPATIBLE, !rt_cpu_enable(name), "needs %s, the system refuses it", name);
+    return YOLORT_OK;
+}
+
+static yolort_status cpu_fits(const char *arch, const char *features, const struct rt_error *e)
+{
+    RT_CHECK(e, INCOMPATIBLE, !strcmp(arch, rt_cpu_arch()), "is for %s, this machine is %s", arch,
+             rt_cpu_arch());
+    while (*features) {
+        char name[MAX_FEATURE];
+        size_t n = strcspn(features, ",");
+        RT_CHECK(e, FORMAT, n > 0 && n < sizeof name, "bad list of CPU features");
+        memcpy(name, features, n);
+        name[n] = 0;
+        RT_TRY(feature_fits(name, e));
+        features += n + (features[n] == ',');
+    }
+    return YOLORT_OK;
+}
+
+static void cpu_unload(struct rt_code *c)
+{
+    if (c->base) munmap(c->base, c->size);
+    memset(c, 0, sizeof *c);
+}
+
+/* Never writable and executable at once: filled as data, then sealed. */
+static yolort_status cpu_load(struct rt_code *out, const void *code, size_t size, const struct rt_error *e)
+{
+    size_t map = (size_t)rt_align(size ? size : 1, (uint64_t)sysconf(_SC_PAGESIZE));
+    void *p = mmap(NULL, map, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return rt_fail(e, YOLORT_OOM_HOST, "no memory for %zu bytes of code", size);
+    out->base = p;
+    out->size = map;
+    memcpy(p, code, size);
+    if (mprotect(p, map, PROT_READ | PROT_EXEC)) {
+        int why = errno;
+        cpu_unload(out);
+        return rt_fail(e, YOLORT_UNSUPPORTED, "the system forbids to execute loaded code: %s", strerror(why));
+    }
+    __builtin___clear_cache((char *)p, (char *)p + map);
+    return YOLORT_OK;
+}
+
+struct job {
+    const struct rt_launch *l;
+    ym_cpu_fn fn;
+    int64_t chunk;
+    alignas(2 * RT_LINE) _Atomic int64_t next; /* alone on its lines: every thread writes it */
+    alignas(2 * RT_LINE) _Atomic int32_t failure;
+};
+
+static void work(void *ctx, int worker)
+{
+    struct job *j = ctx;
+    const struct rt_launch *l = j->l;
+    struct ym_cpu_call call = {.arg = l->arg, .scratch = l->scratch + (size_t)worker * l->scratch_stride};
+    for (;;) {
+        call.begin = atomic_fetch_add_explicit(&j->next, j->chunk, memory_order_relaxed);
+        if (call.begin >= l->total || atomic_load_explicit(&j->failure, memory_order_relaxed)) return;
+        call.end = l->total - call.begin < j->chunk ? l->total : call.begin + j->chunk;
+        int32_t none = 0, r = j->fn(&call);
+        if (r) atomic_compare_exchange_strong(&j->failure, &none, r);
+    }
+}
+
+/* A multiple of the grain, so that cuts fall where the kernel likes them; few enough to keep neighbours
+ * together, and enough for threads of unequal speed. */
+static int64_t chunk_units(const struct rt_launch *l)
+{
+    int64_t even = l->total / ((int64_t)l->threads * CHUNKS_PER_THREAD);
+    return even > l->grain ? even / l->grain * l->grain : l->grain;
+}
+
+static int32_t cpu_launch(const struct rt_launch *l)
+{
+    struct job j = {.l = l, .fn = (ym_cpu_fn)(uintptr_t)(l->code->base + l->entry)};
+    if (l->threads == 1) {
+        struct ym_cpu_call call = {.arg = l->arg, .scratch = l->scratch, .begin = 0, .end = l->total};
+        return j.fn(&call);
+    }
+    j.chunk = chunk_units(l);
+    int64_t chunks = (l->total + j.chunk - 1) / j.chunk;
+    int workers = chunks < l->threads ? (int)chunks : l->threads;
+    if (workers == 1)
+        work(&j, 0);
+    else
+        rt_pool_run(l->pool, work, &j, workers);
+    return atomic_load(&j.failure);
+}
+
+const struct rt_dev rt_dev_cpu = {
+    .name = "cpu",
+    .kind = 1,
+    .fits = cpu_fits,
+    .load = cpu_load,
+    .unload = cpu_unload,
+    .launch = cpu_launch,
+};

@@ -1,0 +1,305 @@
+#include "object.h"
+#include "opts.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_THREADS = 1024 };
+
+static int is_context(const yolort_context *c)
+{
+    return c && c->kind == RT_CONTEXT_KIND;
+}
+
+struct rt_error rt_context_error(yolort_context *c)
+{
+    return (struct rt_error){c->error, sizeof c->error};
+}
+
+static void destroy(yolort_context *c)
+{
+    rt_pool_free(c->pool);
+    rt_detector_free(&c->detect);
+    rt_block_free(&c->arena);
+    rt_block_free(&c->scratch);
+    free(c->arg);
+    free(c->ms);
+    rt_module_drop(c->m);
+    c->kind = 0;
+    free(c);
+}
+
+yolort_status rt_context_enter(yolort_context *c)
+{
+    int idle = RT_IDLE;
+    if (!is_context(c)) return YOLORT_ARG;
+    if (!atomic_compare_exchange_strong(&c->state, &idle, RT_BUSY)) return YOLORT_BUSY;
+    c->error[0] = 0;
+    return YOLORT_OK;
+}
+
+yolort_status rt_context_leave(yolort_context *c, yolort_status s)
+{
+    int busy = RT_BUSY;
+    if (!atomic_compare_exchange_strong(&c->state, &busy, RT_IDLE)) destroy(c);
+    return s;
+}
+
+void yolort_context_free(yolort_context *c)
+{
+    if (!is_context(c)) return;
+    if (atomic_exchange(&c->state, RT_DOOMED) == RT_IDLE) destroy(c);
+}
+
+void yolort_context_opts_init(yolort_context_opts *o, size_t size)
+{
+    const yolort_context_opts own = {.size = sizeof own};
+    rt_opts_init(o, size, &own, sizeof own);
+}
+
+/* Cores this process may use. */
+static int core_count(void)
+{
+    cpu_set_t set;
+    if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t has bits */
+    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (int)n;
+}
+
+static yolort_status read_opts(yolort_context_opts *own, const yolort_context_opts *opts)
+{
+    yolort_context_opts_init(own, sizeof *own);
+    if (opts && rt_opts_read(own, sizeof *own, opts)) return YOLORT_ARG;
+    if (own->threads < 0 || own->threads > MAX_THREADS || own->device) return YOLORT_ARG;
+    if (!own->threads) own->threads = core_count();
+    return YOLORT_OK;
+}
+
+/* What does not depend on bindings; the others stay NULL. */
+static void wire_fixed(yolort_context *c)
+{
+    const struct rt_tables *t = &c->m->t;
+    for (uint32_t i = 0; i < t->narg; i++) {
+        const struct ym_arg *a = &t->arg[i];
+        if (a->slot == YM_SLOT_ARENA) c->arg[i] = c->arena.data + a->offset;
+        if (a->slot == YM_SLOT_CONSTANT) c->arg[i] = (void *)(uintptr_t)(t->constants.data + a->offset);
+    }
+}
+
+static yolort_status allocate(yolort_context *c)
+{
+    const struct rt_tables *t = &c->m->t;
+    /* Two lines apart, so that no prefetch of one thread takes lines from the next. */
+    c->scratch_stride = (size_t)rt_align(t->target->scratch_size, 2 * RT_LINE);
+    c->arg = calloc((size_t)t->narg + 1, sizeof *c->arg);
+    c->ms = calloc((size_t)t->nstep + 1, sizeof *c->ms);
+    if (!c->arg || !c->ms) return YOLORT_OOM_HOST;
+    if (rt_block_new(&c->arena, t->target->arena_size, c->guard)) return YOLORT_OOM_HOST;
+    if (rt_block_new(&c->scratch, (uint64_t)c->scratch_stride * (uint64_t)c->threads, c->guard))
+        return YOLORT_OOM_HOST;
+    c->pool = rt_pool_new(c->threads);
+    return c->pool ? YOLORT_OK : YOLORT_OOM_HOST;
+}
+
+yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const yolort_context_opts *opts)
+{
+    yolort_context_opts own;
+    if (!out || !yolort_module_info(m)) return YOLORT_ARG;
+    RT_TRY(read_opts(&own, opts));
+    yolort_context *c = calloc(1, sizeof *c);
+    if (!c) return YOLORT_OOM_HOST;
+    c->kind = RT_CONTEXT_KIND;
+    atomic_init(&c->state, RT_IDLE);
+    c->owner = getpid();
+    c->m = m;
+    c->threads = own.threads;
+    c->guard = own.guard;
+    rt_module_keep(m);
+    yolort_status s = allocate(c);
+    if (s) {
+        destroy(c);
+        return s;
+    }
+    wire_fixed(c);
+    *out = c;
+    return YOLORT_OK;
+}
+
+static yolort_status bind(yolort_context *c, size_t io, void *data, size_t bytes)
+{
+    struct rt_error e = rt_context_error(c);
+    RT_CHECK(&e, ARG, io < c->m->t.nio, "bind: io %zu of %u", io, c->m->t.nio);
+    const yolort_io *d = &c->m->io[io];
+    size_t align = rt_dtype_size((uint32_t)d->dtype);
+    RT_CHECK(&e, ARG, !data || bytes >= d->bytes_per_image, "bind: %s: %zu bytes, an image has %zu", d->name,
+             bytes, d->bytes_per_image);
+    RT_CHECK(&e, ARG, (uintptr_t)data % align == 0, "bind: %s: address is no multiple of %zu", d->name,
+             align);
+    for (size_t i = 0; data && !d->is_output && i < c->m->t.nio; i++)
+        if (!c->m->io[i].is_output) c->bound.io[i] = (struct rt_binding){NULL, 0};
+    c->bound.io[io] = (struct rt_binding){data, data ? bytes : 0};
+    c->wired = NULL;
+    return YOLORT_OK;
+}
+
+yolort_status yolort_bind(yolort_context *c, size_t io, void *data, size_t bytes)
+{
+    RT_TRY(rt_context_enter(c));
+    return rt_context_leave(c, bind(c, io, data, bytes));
+}
+
+static int overlap(const struct rt_binding *a, size_t a_bytes, const struct rt_binding *b, size_t b_bytes)
+{
+    uintptr_t p = (uintptr_t)a->data, q = (uintptr_t)b->data;
+    return p < q + b_bytes && q < p + a_bytes;
+}
+
+/* Output i against every bound io before it, and every input. */
+static yolort_status check_apart(yolort_context *c, const struct rt_bindings *b, size_t i, size_t batch,
+                                 const struct rt_error *e)
+{
+    const yolort_io *io = c->m->io;
+    for (size_t k = 0; k < c->m->t.nio; k++) {
+        if (!b->io[k].data || k == i || (k > i && io[k].is_output)) continue;
+        RT_CHECK(e, ARG,
+                 !overlap(&b->io[i], io[i].bytes_per_image * batch, &b->io[k], io[k].bytes_per_image * batch),
+                 "run: %s and %s overlap", io[i].name, io[k].name);
+    }
+    return YOLORT_OK;
+}
+
+/* in, out: what is bound. */
+static yolort_status check_bound(yolort_context *c, const struct rt_bindings *b, size_t batch, uint64_t in[2],
+                                 uint64_t out[2], const struct rt_error *e)
+{
+    const yolort_io *io = c->m->io;
+    for (uint32_t i = 0; i < c->m->t.nio; i++) {
+        if (!b->io[i].data) continue;
+        RT_CHECK(e, ARG, b->io[i].bytes / batch >= io[i].bytes_per_image,
+                 "run: %s: %zu bytes, %zu images have %zu", io[i].name, b->io[i].bytes, batch,
+                 io[i].bytes_per_image * batch);
+        rt_mask_set(io[i].is_output ? out : in, i);
+        if (io[i].is_output) RT_TRY(check_apart(c, b, i, batch, e));
+    }
+    RT_CHECK(e, ARG, in[0] | in[1], "run: no input is bound");
+    RT_CHECK(e, ARG, out[0] | out[1], "run: no output is bound");
+    return YOLORT_OK;
+}
+
+static void wire(yolort_context *c, const struct rt_bindings *b)
+{
+    const struct rt_tables *t = &c->m->t;
+    if (c->wired == b) return;
+    for (uint32_t i = 0; i < t->narg; i++) {
+        const struct ym_arg *a = &t->arg[i];
+        if (a->slot != YM_SLOT_IO) continue;
+        uint8_t *data = b->io[a->io].data;
+        c->arg[i] = data ? data + a->offset : NULL;
+    }
+    c->wired = b;
+}
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static yolort_status run_step(yolort_context *c, const struct ym_step *p, int batch, const struct rt_error *e)
+{
+    const struct rt_tables *t = &c->m->t;
+    struct rt_launch l = {
+        .code = &c->m->code,
+        .entry = t->kernel[p->kernel].offset,
+        .arg = c->arg + p->first_arg,
+        .total = p->units * batch,
+        .grain = p->grain,
+        .pool = c->pool,
+        .threads = c->threads,
+        .scratch = c->scratch.data,
+        .scratch_stride = c->scratch_stride,
+    };
+    int32_t r = c->m->dev->launch(&l);
+    RT_CHECK(e, FORMAT, !r, "step %d (%s, %s): an access would have left argument %d", (int)(p - t->step),
+             t->strings + p->label, t->strings + t->kernel[p->kernel].name, r - 1);
+    return YOLORT_OK;
+}
+
+static int wanted(const struct ym_step *p, const uint64_t in[2], const uint64_t out[2])
+{
+    int fed = !(p->need[0] | p->need[1]) || rt_mask_meets(p->need, in);
+    return fed && rt_mask_meets(p->want, out);
+}
+
+yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int batch)
+{
+    struct rt_error e = rt_context_error(c);
+    const struct rt_tables *t = &c->m->t;
+    uint64_t in[2] = {0, 0}, out[2] = {0, 0};
+    RT_CHECK(&e, ARG, batch >= 1 && batch <= t->target->max_batch, "run: batch %d of at most %d", batch,
+             t->target->max_batch);
+    RT_CHECK(&e, ARG, c->owner == getpid(), "run: the context was made before a fork");
+    RT_TRY(check_bound(c, b, (size_t)batch, in, out, &e));
+    wire(c, b);
+    if (c->guard) rt_block_poison(&c->arena);
+    if (c->profile) memset(c->ms, 0, t->nstep * sizeof *c->ms);
+    for (uint32_t i = 0; i < t->nstep; i++) {
+        if (!wanted(&t->step[i], in, out)) continue;
+        double start = c->profile ? now_ms() : 0;
+        RT_TRY(run_step(c, &t->step[i], batch, &e));
+        if (c->profile) c->ms[i] = now_ms() - start;
+    }
+    return YOLORT_OK;
+}
+
+static yolort_status run(yolort_context *c, int batch, void *stream)
+{
+    struct rt_error e = rt_context_error(c);
+    RT_CHECK(&e, ARG, !stream, "run: a CPU module takes no stream");
+    return rt_context_run(c, &c->bound, batch);
+}
+
+yolort_status yolort_run(yolort_context *c, int batch, void *stream)
+{
+    RT_TRY(rt_context_enter(c));
+    return rt_context_leave(c, run(c, batch, stream));
+}
+
+/* CPU work is done when yolort_run returns; only a context inside another call is to be told. */
+yolort_status yolort_wait(yolort_context *c)
+{
+    if (!is_context(c)) return YOLORT_ARG;
+    return atomic_load(&c->state) == RT_IDLE ? YOLORT_OK : YOLORT_BUSY;
+}
+
+const char *yolort_error(const yolort_context *c)
+{
+    return is_context(c) ? c->error : "";
+}
+
+yolort_status yolort_profile(yolort_context *c, int on)
+{
+    RT_TRY(rt_context_enter(c));
+    c->profile = on;
+    return rt_context_leave(c, YOLORT_OK);
+}
+
+yolort_status yolort_step_at(const yolort_context *c, size_t i, yolort_step *out)
+{
+    if (!is_context(c) || !out || i >= c->m->t.nstep) return YOLORT_ARG;
+    const struct rt_tables *t = &c->m->t;
+    const struct ym_step *p = &t->step[i];
+    *out = (yolort_step){
+        .kernel = t->strings + t->kernel[p->kernel].name,
+        .label = t->strings + p->label,
+        .line = p->line,
+        .flops = p->flops,
+        .bytes = p->bytes,
+        .ms = c->ms[i],
+    };
+    return YOLORT_OK;
+}

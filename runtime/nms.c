@@ -1,0 +1,247 @@
+#include "opts.h"
+#include "yolort.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { BLOCK = 512 }; /* rows whose best classes are sought together: their state stays in the first cache */
+
+/*
+ * Candidates are a binary heap of keys, the next in order at the root: the complement of the score's bits (in
+ * an order that integers keep) above the row. Most are never taken out, as NMS ends with the max_det-th box
+ * kept.
+ */
+struct candidates {
+    uint64_t *key;
+    int32_t *cls; /* by row */
+    size_t n;
+};
+
+struct scan {
+    const float *data;
+    size_t rows, stride; /* stride: floats of a row for anchor heads */
+    int nc;
+    yolort_head head;
+    yolort_nms_opts opts;
+};
+
+void yolort_nms_opts_init(yolort_nms_opts *o, size_t size)
+{
+    const yolort_nms_opts own = {.size = sizeof own, .conf = 0.25f, .iou = 0.45f, .max_det = 300};
+    rt_opts_init(o, size, &own, sizeof own);
+}
+
+size_t yolort_nms_work_size(size_t rows)
+{
+    return rows > (size_t)INT32_MAX ? SIZE_MAX : rows * (sizeof(uint64_t) + sizeof(int32_t));
+}
+
+/* Ascending keys: score descending, then row ascending. */
+static uint64_t key_of(float score, size_t row)
+{
+    uint32_t bits;
+    score += 0.0f; /* -0 orders as 0 */
+    memcpy(&bits, &score, sizeof bits);
+    bits = bits >> 31 ? ~bits : bits | 0x80000000u;
+    return (uint64_t)~bits << 32 | row;
+}
+
+static float score_of(uint64_t key)
+{
+    uint32_t bits = ~(uint32_t)(key >> 32);
+    float score;
+    bits = bits >> 31 ? bits & 0x7fffffffu : ~bits;
+    memcpy(&score, &bits, sizeof score);
+    return score;
+}
+
+static void sift_down(uint64_t *key, size_t n, size_t at)
+{
+    uint64_t v = key[at];
+    for (size_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && key[child + 1] < key[child]) child++;
+        if (v <= key[child]) break;
+        key[at] = key[child];
+    }
+    key[at] = v;
+}
+
+static void heapify(struct candidates *c)
+{
+    for (size_t i = c->n / 2; i-- > 0;)
+        sift_down(c->key, c->n, i);
+}
+
+static uint64_t pop(struct candidates *c)
+{
+    uint64_t top = c->key[0];
+    c->key[0] = c->key[--c->n];
+    if (c->n) sift_down(c->key, c->n, 0);
+    return top;
+}
+
+static void add_row(struct candidates *c, const struct scan *s, size_t row, float score, int32_t cls)
+{
+    if (!(score > s->opts.conf) || (s->opts.classes && !s->opts.classes[cls])) return;
+    c->cls[row] = cls;
+    c->key[c->n++] = key_of(score, row);
+}
+
+/* Class scores of rows lie side by side: one class after the other over a block of rows. A NaN stays a NaN.
+ */
+static void scan_free(struct candidates *c, const struct scan *s)
+{
+    float best[BLOCK];
+    int32_t cls[BLOCK];
+    for (size_t first = 0; first < s->rows; first += BLOCK) {
+        int n = (int)(s->rows - first < BLOCK ? s->rows - first : BLOCK);
+        const float *score = s->data + 4 * s->rows + first;
+        memcpy(best, score, (size_t)n * sizeof *best);
+        memset(cls, 0, sizeof cls);
+        for (int k = 1; k < s->nc; k++) {
+            score += s->rows;
+            for (int i = 0; i < n; i++) {
+                int better = !(score[i] <= best[i]) && best[i] == best[i];
+                best[i] = better ? score[i] : best[i];
+                cls[i] = better ? k : cls[i];
+            }
+        }
+        for (int i = 0; i < n; i++)
+            add_row(c, s, first + (size_t)i, best[i], cls[i]);
+    }
+}
+
+/* Class scores are probabilities, so that a row whose objectness is not above conf needs no look at them. */
+static void scan_anchor(struct candidates *c, const struct scan *s)
+{
+    const float *row = s->data;
+    for (size_t r = 0; r < s->rows; r++, row += s->stride) {
+        float obj = row[4];
+        if (!(obj > s->opts.conf)) continue;
+        float best = obj * row[5];
+        int32_t cls = 0;
+        for (int k = 1; k < s->nc; k++) {
+            float v = obj * row[5 + k];
+            if (v <= best || best != best) continue;
+            best = v;
+            cls = k;
+        }
+        add_row(c, s, r, best, cls);
+    }
+}
+
+static yolort_detection box_at(const struct scan *s, uint64_t key, int32_t cls)
+{
+    size_t row = (uint32_t)key;
+    size_t step = s->head == YOLORT_HEAD_FREE ? s->rows : 1;
+    const float *p = s->data + (s->head == YOLORT_HEAD_FREE ? row : row * s->stride);
+    float w = p[2 * step] / 2, h = p[3 * step] / 2;
+    return (yolort_detection){
+        .x1 = p[0] - w,
+        .y1 = p[step] - h,
+        .x2 = p[0] + w,
+        .y2 = p[step] + h,
+        .score = score_of(key),
+        .cls = cls,
+        .row = (int32_t)row,
+    };
+}
+
+static float area(const yolort_detection *d)
+{
+    return (d->x2 - d->x1) * (d->y2 - d->y1);
+}
+
+/* Not fminf and fmaxf: those are calls, for the sake of NaN. */
+static float smaller(float a, float b)
+{
+    return a < b ? a : b;
+}
+
+static float larger(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+/* 0/0, of two points in one place, is no overlap. */
+static float iou(const yolort_detection *a, const yolort_detection *b)
+{
+    float w = smaller(a->x2, b->x2) - larger(a->x1, b->x1);
+    float h = smaller(a->y2, b->y2) - larger(a->y1, b->y1);
+    if (!(w > 0) || !(h > 0)) return 0;
+    float inter = w * h;
+    return inter / (area(a) + area(b) - inter);
+}
+
+static int is_suppressed(const yolort_detection *d, const yolort_detection *kept, size_t n,
+                         const yolort_nms_opts *o)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((o->agnostic || kept[i].cls == d->cls) && iou(&kept[i], d) > o->iou) return 1;
+    return 0;
+}
+
+static size_t suppress(struct candidates *c, const struct scan *s, yolort_detection *out, size_t limit)
+{
+    size_t n = 0;
+    heapify(c);
+    while (n < limit && c->n) {
+        uint64_t key = pop(c);
+        yolort_detection d = box_at(s, key, c->cls[(uint32_t)key]);
+        if (!is_suppressed(&d, out, n, &s->opts)) out[n++] = d;
+    }
+    return n;
+}
+
+/* The rows' floats have to fit the address space. */
+static yolort_status check_shape(const struct scan *s)
+{
+    size_t bytes;
+    if (s->head < YOLORT_HEAD_FREE || s->head > YOLORT_HEAD_X || s->nc < 1) return YOLORT_ARG;
+    if (s->rows > (size_t)INT32_MAX || __builtin_mul_overflow(s->rows, s->stride * sizeof(float), &bytes))
+        return YOLORT_ARG;
+    const yolort_nms_opts *o = &s->opts;
+    return isnan(o->conf) || isnan(o->iou) || o->max_det < 0 ? YOLORT_ARG : YOLORT_OK;
+}
+
+yolort_status yolort_nms(const float *data, size_t rows, int nc, yolort_head head,
+                         const yolort_nms_opts *opts, void *work, yolort_detection *out, size_t capacity,
+                         size_t *count)
+{
+    struct scan s = {data, rows, (size_t)nc + 5, nc, head, {0}};
+    if (!count || (!data && rows) || (!work && rows) || (!out && capacity)) return YOLORT_ARG;
+    if ((uintptr_t)work % sizeof(uint64_t)) return YOLORT_ARG;
+    yolort_nms_opts_init(&s.opts, sizeof s.opts);
+    if (opts && rt_opts_read(&s.opts, sizeof s.opts, opts)) return YOLORT_ARG;
+    yolort_status status = check_shape(&s);
+    if (status) return status;
+    uint64_t *key = work;
+    struct candidates c = {key, (int32_t *)(void *)(key + rows), 0};
+    size_t limit = (size_t)s.opts.max_det < capacity ? (size_t)s.opts.max_det : capacity;
+    if (rows && head == YOLORT_HEAD_FREE)
+        scan_free(&c, &s);
+    else if (rows)
+        scan_anchor(&c, &s);
+    *count = suppress(&c, &s, out, limit);
+    return YOLORT_OK;
+}
+
+/* Not a number becomes a border: the result is always in the picture. */
+static float to_source(float v, int pad, double scale, int side)
+{
+    float x = (float)(((double)v - pad) / scale);
+    return fmaxf(0, fminf(x, (float)side));
+}
+
+void yolort_unletterbox(yolort_detection *d, size_t n, const yolort_placement *p, int src_width,
+                        int src_height)
+{
+    if (!d || !p) return;
+    for (size_t i = 0; i < n; i++) {
+        d[i].x1 = to_source(d[i].x1, p->left, p->scale_x, src_width);
+        d[i].y1 = to_source(d[i].y1, p->top, p->scale_y, src_height);
+        d[i].x2 = to_source(d[i].x2, p->left, p->scale_x, src_width);
+        d[i].y2 = to_source(d[i].y2, p->top, p->scale_y, src_height);
+    }
+}

@@ -1,0 +1,83 @@
+/* What stands behind the handles of yolort.h. */
+#ifndef RT_OBJECT_H
+#define RT_OBJECT_H
+
+#include "block.h"
+#include "dev.h"
+#include "tables.h"
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+/* First word of each, so that a wrong handle is told apart. */
+enum { RT_MODULE_KIND = 0x6d6f6c79, RT_CONTEXT_KIND = 0x63747879 };
+
+/* All but `refs` is constant after load. */
+struct yolort_module {
+    uint32_t kind;
+    _Atomic int refs;
+    struct rt_block file; /* our own copy; a dead block when the bytes are the caller's */
+    struct rt_tables t;
+    const struct rt_dev *dev;
+    struct rt_code code;
+    yolort_info info;
+    char producer[32];
+    const char **names;
+    yolort_io *io;
+};
+
+/* module.c */
+void rt_module_keep(yolort_module *m);
+void rt_module_drop(yolort_module *m);
+
+struct rt_binding {
+    uint8_t *data; /* NULL: unbound */
+    size_t bytes;
+};
+
+/* One set of what the steps read and write: the caller's, or that of yolort_detect. */
+struct rt_bindings {
+    struct rt_binding io[YM_MAX_IO];
+};
+
+enum { RT_IDLE, RT_BUSY, RT_DOOMED };
+
+enum { RT_ERROR_SIZE = 256 };
+
+/* Memory of yolort_detect, made at its first use. */
+struct rt_detector {
+    struct rt_block input, decoded, resize, nms;
+    int max_batch; /* images that input and decoded have room for */
+    struct rt_bindings bound;
+};
+
+struct yolort_context {
+    uint32_t kind;
+    _Atomic int state; /* RT_IDLE; RT_BUSY: a call is inside; RT_DOOMED: freed by another thread meanwhile */
+    pid_t owner;       /* threads do not survive a fork */
+    yolort_module *m;
+    int threads;
+    struct rt_pool *pool;
+    struct rt_block arena, scratch;
+    size_t scratch_stride;
+    int guard, profile;
+    void **arg; /* m->t.narg pointers, those of YM_SLOT_IO as in *wired */
+    const struct rt_bindings *wired;
+    struct rt_bindings bound;
+    double *ms; /* by step */
+    struct rt_detector detect;
+    char error[RT_ERROR_SIZE];
+};
+
+/* exec.c. Enter: OK and the context is the caller's until rt_context_leave, else the status to give back. */
+yolort_status rt_context_enter(yolort_context *c);
+yolort_status rt_context_leave(yolort_context *c, yolort_status s);
+struct rt_error rt_context_error(yolort_context *c);
+
+/* Entered. Runs `batch` images on these bindings. */
+yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int batch);
+
+/* detect.c */
+void rt_detector_free(struct rt_detector *d);
+
+#endif
