@@ -78,27 +78,37 @@ int kb_ref_run(struct yir_arena *a, const struct kb *b, double *const *mem, int6
 
 /* --- weights as kernels read them (packing.c) --------------------------------------------------------------- */
 
-int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t arg);
 /* out: packed elements in the weight's dtype, zeroed before. */
 void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int32_t arg, void *out);
 
-/* --- native code (kb_llvm.c, flat.c; only with YOLOC_LLVM) -------------------------------------------------- */
+/* --- native code (llvm_compile.c, flat.c; only with YOLOC_LLVM) ---------------------------------------------- */
+
+/* One relocatable ELF object: the code of one kernel. */
+struct cg_object {
+    const void *data;
+    size_t size;
+    const char *symbol;
+    uint64_t entry; /* of the symbol in the blob, set by cg_flatten */
+};
 
 struct cg_code {
-    const void *blob; /* position-independent, entries as symbols */
+    const void *blob; /* position-independent; to be mapped at a page boundary */
     size_t size;
     uint64_t *entry;  /* for each kernel of the program */
     const char *compiler; /* "LLVM 19.1.7" */
+    const struct cg_object *object; /* one for each distinct kernel */
+    size_t nobject;
 };
 
-/* Compiles all kernels of a program (equal ones once). 0, or -1 after reporting (E_LLVM, E_LINK). LLVM is loaded here
- * and nowhere else. llvm_text (may be NULL) gets the IR text before optimisation. */
+/* Compiles all kernels of a program (equal ones once), on as many threads as there are CPUs; the bytes do not depend on
+ * their number. 0, or -1 after reporting (E_LLVM, E_LINK). LLVM is loaded here and nowhere else. llvm_text (may be NULL)
+ * gets the IR text before optimisation. */
 int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_program *p, const struct cg_target *t,
                     struct cg_code *out, struct yir_str *llvm_text);
 
-/* Lays an ELF relocatable object flat: allocatable sections in one blob, PC-relative references resolved, anything else
- * E_LINK. Entries of the named symbols. The object is LLVM's own, but is parsed with bounds checks all the same. */
-int cg_flatten(struct yir_arena *a, struct yir_diags *d, const void *object, size_t size, const char *const *symbol,
-               size_t nsymbol, void **blob, size_t *blob_size, uint64_t *entry);
+/* Lays ELF relocatable objects flat, one after the other: read-only allocatable sections in one blob, PC-relative
+ * references resolved, anything else E_LINK. The objects are LLVM's own, but are parsed with bounds checks all the same. */
+int cg_flatten(struct yir_arena *a, struct yir_diags *d, struct cg_object *object, size_t nobject, void **blob,
+               size_t *blob_size);
 
 #endif
