@@ -1,0 +1,415 @@
+/*
+ * Stored records of whole networks (rule weights and the tiny checkpoints) against compiled code:
+ *   records [--family F] [--record TEXT] [--max-params N] [--min-params N] [--names] [--own] [--bound X]
+ *           [--no-fast] [--checked] [--guard] [--no-fuse] [--no-reuse]
+ * --names compares only weight names, shapes and parameter counts; --own compiles our models/ in place of the
+ * official files. An error is |ours - stored| relative to the tensor's stored mean of absolute values.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "datafile.h"
+#include "network.h"
+
+struct args {
+    const char *family, *record;
+    double max_params, min_params, bound;
+    int names, own, guard;
+    yoloc_opts opts;
+};
+
+/* One record, with the files that it is compiled from. */
+struct job {
+    const json_t *record;
+    const char *family;
+    char model[1024], scale[2];
+    const char *weights;
+};
+
+struct worst {
+    double error;
+    char where[96];
+    int faults;
+};
+
+static const struct {
+    const char *name, *file;
+} families[] = {
+    {"v3", "expected/rule/v3.json"},
+    {"v5", "expected/rule/v5.json"},
+    {"v8", "expected/rule/v8.json"},
+    {"yolov3-repo", "expected/rule/yolov3-repo.json"},
+    {"yolov5-repo", "expected/rule/yolov5-repo.json"},
+    {"tiny", "expected/tiny.json"},
+};
+
+/* --- names, shapes, counts ---------------------------------------------------------------------------------- */
+
+static uint64_t fnv(const char *text, size_t size)
+{
+    uint64_t h = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < size; i++)
+        h = (h ^ (unsigned char)text[i]) * 0x100000001B3u;
+    return h;
+}
+
+static int same_digest(const json_t *record, const char *key, const yoloc_result *text)
+{
+    uint64_t want = strtoull(test_json_text(record, key), NULL, 16);
+    return fnv(text->bytes, text->size) == want;
+}
+
+/* First stored line that differs, for the records that keep the lines themselves. */
+static void print_difference(const json_t *record, const char *ours)
+{
+    const json_t *lines = json_object_get(record, "state_w");
+    const char *at = ours;
+    for (size_t i = 0; lines && i < json_array_size(lines); i++) {
+        const char *want = json_string_value(json_array_get(lines, i));
+        size_t n = strcspn(at, "\n");
+        if (want && (strlen(want) != n || memcmp(want, at, n) != 0)) {
+            printf("  line %zu: wanted \"%s\", ours \"%.*s\"\n", i + 1, want, (int)n, at);
+            return;
+        }
+        at += n + (at[n] == '\n');
+    }
+}
+
+static int check_names(yoloc *c, const struct job *j)
+{
+    yoloc_result text = {0};
+    if (yoloc_wanted_text(c, j->model, 0, &text) != YOLOC_OK)
+        return 1;
+    int ok = same_digest(j->record, "digest_w", &text) || same_digest(j->record, "digest", &text);
+    if (!ok) {
+        printf("  names or shapes differ\n");
+        print_difference(j->record, text.bytes);
+    }
+    yoloc_free_result(&text);
+    return !ok;
+}
+
+/* Every number of a line but those inside words, in order: the parameter text is compared by its numbers. */
+static size_t numbers_of(const char *text, double *out, size_t room)
+{
+    size_t n = 0;
+    for (const char *p = text; *p && n < room;) {
+        if (isdigit((unsigned char)*p)) {
+            out[n++] = strtod(p, (char **)&p);
+            continue;
+        }
+        while (*p && !isspace((unsigned char)*p) && !isdigit((unsigned char)*p))
+            p++;
+        while (*p && isspace((unsigned char)*p))
+            p++;
+    }
+    return n;
+}
+
+static int check_params(yoloc *c, const struct job *j)
+{
+    yoloc_result text = {0};
+    if (yoloc_wanted_text(c, j->model, 1, &text) != YOLOC_OK)
+        return 1;
+    static double number[8192];
+    size_t n = numbers_of(text.bytes, number, 8192);
+    int found = 0;
+    for (size_t i = 0; i < n; i++)
+        found |= number[i] == test_json_number(j->record, "params");
+    if (!found)
+        printf("  %.0f parameters is not what this says:\n%s\n", test_json_number(j->record, "params"),
+               (char *)text.bytes);
+    yoloc_free_result(&text);
+    return !found;
+}
+
+/* --- values ------------------------------------------------------------------------------------------------- */
+
+static void note(struct worst *w, double error, double bound, const char *what, const char *part)
+{
+    int bad = !(error <= bound);
+    w->faults += bad;
+    if (bad && w->faults <= 5)
+        printf("  %s: %s is off by %.3g of the mean\n", what, part, error);
+    if (error <= w->error)
+        return;
+    w->error = error;
+    snprintf(w->where, sizeof w->where, "%s %s", what, part);
+}
+
+/* The k-th sample of a tensor is element mix((k + 1) * G) modulo its size. */
+static uint64_t mix(uint64_t z)
+{
+    z ^= z >> 30;
+    z *= 0xBF58476D1CE4E5B9u;
+    z ^= z >> 27;
+    z *= 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static int same_shape(const yolort_io *io, const json_t *shape)
+{
+    if ((size_t)io->rank != json_array_size(shape))
+        return 0;
+    for (int i = 0; i < io->rank; i++)
+        if ((double)io->dim[i] != test_json_at(shape, (size_t)i))
+            return 0;
+    return 1;
+}
+
+static double mean_of(const json_t *values, int absolute)
+{
+    double sum = 0;
+    for (size_t i = 0; i < json_array_size(values); i++)
+        sum += absolute ? fabs(test_json_at(values, i)) : test_json_at(values, i);
+    return sum / (double)json_array_size(values);
+}
+
+static void compare_means(struct worst *w, const char *what, const float *x, size_t n, double mean, double abs_mean,
+                          double bound)
+{
+    double sum = 0, abs_sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)x[i];
+        abs_sum += fabs((double)x[i]);
+    }
+    note(w, fabs(sum / (double)n - mean) / abs_mean, bound, what, "mean");
+    note(w, fabs(abs_sum / (double)n - abs_mean) / abs_mean, bound, what, "abs mean");
+}
+
+static void compare_samples(struct worst *w, const char *what, const float *x, size_t n, const json_t *samples,
+                            int all, double abs_mean, double bound)
+{
+    for (size_t k = 0; k < json_array_size(samples); k++) {
+        size_t i = all ? k : (size_t)(mix((k + 1) * 0x9E3779B97F4A7C15u) % n);
+        char part[32];
+        snprintf(part, sizeof part, "element %zu", i);
+        note(w, fabs((double)x[i] - test_json_at(samples, k)) / abs_mean, bound, what, part);
+    }
+}
+
+/* Our output of that name, of that shape; NULL is counted as a fault. */
+static const float *output_like(struct worst *w, const struct test_net *n, const char *name, const json_t *shape,
+                                size_t *count)
+{
+    const yolort_io *io;
+    const float *x = test_net_output(n, name, &io);
+    if (!x || !same_shape(io, shape)) {
+        printf("  %s: %s\n", name, x ? "another shape" : "no such output");
+        w->faults++;
+        return NULL;
+    }
+    *count = test_io_elements(io);
+    return x;
+}
+
+/* [layer, part, class, shape, mean, abs mean, samples] */
+static void compare_layer(struct worst *w, const struct test_net *n, const json_t *row, double bound)
+{
+    char name[32];
+    int layer = (int)test_json_at(row, 0), part = (int)test_json_at(row, 1);
+    snprintf(name, sizeof name, part ? "layer.%d.%d" : "layer.%d", layer, part);
+    size_t count;
+    const float *x = output_like(w, n, name, json_array_get(row, 3), &count);
+    if (!x)
+        return;
+    double abs_mean = test_json_at(row, 5);
+    compare_means(w, name, x, count, test_json_at(row, 4), abs_mean, bound);
+    compare_samples(w, name, x, count, json_array_get(row, 6), 0, abs_mean, bound);
+}
+
+/* [name, shape, mean, abs mean, samples], or in tiny.json [name, shape, "all" or "sample", values] */
+static void compare_final(struct worst *w, const struct test_net *n, const json_t *row, double bound)
+{
+    const char *name = json_string_value(json_array_get(row, 0));
+    size_t count;
+    const float *x = output_like(w, n, name, json_array_get(row, 1), &count);
+    if (!x)
+        return;
+    const char *kind = json_string_value(json_array_get(row, 2));
+    const json_t *values = json_array_get(row, kind ? 3 : 4);
+    int all = kind && strcmp(kind, "all") == 0;
+    if (all && json_array_size(values) != count) {
+        w->faults++;
+        return;
+    }
+    double abs_mean = kind ? mean_of(values, 1) : test_json_at(row, 3);
+    if (!kind)
+        compare_means(w, name, x, count, test_json_at(row, 2), abs_mean, bound);
+    compare_samples(w, name, x, count, values, all, abs_mean, bound);
+}
+
+static int check_values(const struct args *a, const struct job *j, const yoloc_opts *opts, struct worst *w)
+{
+    struct test_net net;
+    int rc = test_net_open(&net, j->model, j->weights, opts, a->guard);
+    if (rc == 0)
+        rc = test_net_run(&net, (uint32_t)test_json_number(j->record, "seed"));
+    if (rc == 0) {
+        size_t i;
+        json_t *row;
+        json_array_foreach(test_json_list(j->record, "layer_out"), i, row)
+            compare_layer(w, &net, row, a->bound);
+        json_array_foreach(test_json_list(j->record, "final"), i, row)
+            compare_final(w, &net, row, a->bound);
+    }
+    test_net_free(&net);
+    return rc < 0 || w->faults > 0;
+}
+
+/* --- records ------------------------------------------------------------------------------------------------ */
+
+/* Ghost networks and second heads (one2one) are later work. */
+static int wanted(const struct args *a, const struct job *j)
+{
+    const char *yaml = test_json_text(j->record, "yaml");
+    double params = test_json_number(j->record, "params");
+    if (strcmp(test_json_text(j->record, "task"), "detect") != 0 || strstr(yaml, "ghost"))
+        return 0;
+    if (json_is_true(json_object_get(j->record, "one2one")))
+        return 0;
+    char label[128];
+    snprintf(label, sizeof label, "%s:%s", yaml, test_json_text(j->record, "scale"));
+    if (a->record && !strstr(label, a->record))
+        return 0;
+    return params >= a->min_params && params < a->max_params;
+}
+
+/* Our own description of the same network, if there is one. */
+static int own_model(struct job *j)
+{
+    const char *yaml = test_json_text(j->record, "yaml");
+    const char *base = strrchr(yaml, '/') ? strrchr(yaml, '/') + 1 : yaml;
+    int repo = strcmp(j->family, "yolov5-repo") == 0;
+    if (strcmp(j->family, "tiny") == 0 || strcmp(j->family, "yolov3-repo") == 0)
+        return 0;
+    if (repo && (strchr(yaml, '/') + 1 != base || strlen(base) != strlen("yolov5n.yaml")))
+        return 0;
+    snprintf(j->model, sizeof j->model, "models/%s", repo ? "yolov5-anchor.yaml" : base);
+    if (repo)
+        j->scale[0] = base[strlen("yolov5")];
+    return access(j->model, R_OK) == 0;
+}
+
+static int choose_files(const struct args *a, struct job *j)
+{
+    const char *file = json_string_value(json_object_get(j->record, "file"));
+    char name[512];
+    snprintf(j->scale, sizeof j->scale, "%s", file ? "" : test_json_text(j->record, "scale"));
+    j->weights = file ? NULL : "rule";
+    if (a->own)
+        return own_model(j);
+    if (file)
+        snprintf(name, sizeof name, "weights/%s", file);
+    else
+        snprintf(name, sizeof name, "models/official/%s", test_json_text(j->record, "yaml"));
+    test_data_path(j->model, sizeof j->model, name);
+    return 1;
+}
+
+static int check_record(const struct args *a, const struct job *j)
+{
+    const json_t *input = test_json_list(j->record, "input");
+    yoloc_opts o = a->opts;
+    o.scale = j->scale[0] ? j->scale : NULL;
+    o.batch = (int)test_json_at(input, 0);
+    o.height = (int)test_json_at(input, 2);
+    o.width = (int)test_json_at(input, 3);
+    o.layers = 1;
+    o.strip = 1;
+    yoloc *c = test_compiler(&o);
+    if (!c)
+        return 1;
+    int bad = check_names(c, j) + check_params(c, j);
+    yoloc_close(c);
+    struct worst w = {0};
+    if (!a->names)
+        bad += check_values(a, j, &o, &w);
+    const char *model = a->own ? j->model : test_json_text(j->record, "yaml");
+    printf("%-4s %s %s %s: ", bad ? "FAIL" : "ok", j->family, model, j->scale);
+    if (a->names)
+        printf("names, shapes, parameters\n");
+    else
+        printf("worst %.2g at %s\n", w.error, w.where[0] ? w.where : "nothing");
+    fflush(stdout);
+    return bad != 0;
+}
+
+static int check_family(const struct args *a, const char *family, const char *file, int *count)
+{
+    json_t *records = test_data_json(file);
+    int bad = 0;
+    size_t i;
+    json_t *record;
+    json_array_foreach(records, i, record) {
+        struct job j = {.record = record, .family = family};
+        if (!wanted(a, &j) || !choose_files(a, &j))
+            continue;
+        bad += check_record(a, &j);
+        ++*count;
+    }
+    json_decref(records);
+    return bad;
+}
+
+static int parse_flag(struct args *a, const char *word)
+{
+    const struct {
+        const char *name;
+        int *flag;
+    } flags[] = {{"--names", &a->names},          {"--own", &a->own},
+                 {"--guard", &a->guard},          {"--no-fast", &a->opts.no_fast},
+                 {"--checked", &a->opts.checked}, {"--no-fuse", &a->opts.no_fuse},
+                 {"--no-reuse", &a->opts.no_reuse}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (strcmp(word, flags[i].name) == 0)
+            return *flags[i].flag = 1;
+    return 0;
+}
+
+static int parse_value(struct args *a, const char *word, const char *value)
+{
+    if (strcmp(word, "--family") == 0)
+        a->family = value;
+    else if (strcmp(word, "--record") == 0)
+        a->record = value;
+    else if (strcmp(word, "--max-params") == 0)
+        a->max_params = atof(value);
+    else if (strcmp(word, "--min-params") == 0)
+        a->min_params = atof(value);
+    else if (strcmp(word, "--bound") == 0)
+        a->bound = atof(value);
+    else
+        return 0;
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct args a = {.max_params = 1e12, .bound = 1e-3};
+    yoloc_opts_init(&a.opts, sizeof a.opts);
+    for (int i = 1; i < argc; i++) {
+        if (parse_flag(&a, argv[i]))
+            continue;
+        if (i + 1 >= argc || !parse_value(&a, argv[i], argv[i + 1])) {
+            fprintf(stderr, "records: %s is unknown or lacks its value\n", argv[i]);
+            return 2;
+        }
+        i++;
+    }
+    if (!test_data_exists("expected/rule")) {
+        printf("skipped: no expected/rule below the test data folder\n");
+        return TEST_SKIP;
+    }
+    int count = 0, bad = 0;
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        if (!a.family || strcmp(a.family, families[f].name) == 0)
+            bad += check_family(&a, families[f].name, families[f].file, &count);
+    printf("%d records, %d with faults\n", count, bad);
+    return bad || !count;
+}
