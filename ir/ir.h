@@ -41,6 +41,8 @@ void yir_dense_strides(const struct yir_tdesc *d, int64_t stride[YIR_MAX_RANK]);
 enum yir_layout yir_default_layout(int rank);
 const char *yir_layout_name(enum yir_layout l); /* "" for YIR_ROW */
 bool yir_layout_by_name(const char *s, size_t n, enum yir_layout *out);
+/* Strides of an NHWC value whose pixels lie ld elements apart (a run of channels in wider pixels); false on overflow. */
+bool yir_pixel_strides(const struct yir_tdesc *d, int64_t ld, int64_t stride[YIR_MAX_RANK]);
 
 /* --- references --------------------------------------------------------------------------------------------- */
 
@@ -248,6 +250,7 @@ yir_type yir_infer(struct yir_func *f, enum yir_code c, const yir_ref *src, int 
 /* Rebuilding: a new function with the same inputs, weights and locs (indexes kept) and no ops and outputs. `map` has
  * old->nop entries: old value -> new reference; pass it to yir_map. yir_copy_op emits the old op with mapped operands. */
 struct yir_func *yir_func_like(const struct yir_func *old);
+struct yir_func *yir_func_bare(const struct yir_func *old); /* the same without the weights */
 yir_ref yir_map(const yir_ref *map, yir_ref old);
 yir_ref yir_copy_op(struct yir_func *f, const struct yir_func *old, uint32_t op, const yir_ref *map);
 void yir_copy_outputs(struct yir_func *f, const struct yir_func *old, const yir_ref *map);
@@ -259,6 +262,9 @@ uint32_t *yir_uses(const struct yir_func *f, struct yir_arena *a);
 struct yir_func *yir_retype(const struct yir_func *f, const yir_type *input_types);
 
 /* --- text (print.c, parse.c) -------------------------------------------------------------------------------- */
+
+/* Letters, digits, '.', '_' and '-': what names of inputs, weights and outputs are made of. */
+bool yir_is_name_char(char c);
 
 enum { YIR_PRINT_LOCS = 1 }; /* positions and module names as `@line:col name` at the end of lines */
 void yir_print(struct yir_str *out, const struct yir_func *f, unsigned flags);

@@ -90,6 +90,21 @@ void yir_dense_strides(const struct yir_tdesc *d, int64_t stride[YIR_MAX_RANK])
     }
 }
 
+bool yir_pixel_strides(const struct yir_tdesc *d, int64_t ld, int64_t stride[YIR_MAX_RANK])
+{
+    uint64_t row, image;
+    YIR_ASSERT(d->rank == 4);
+    if (ld < 0 || !yir_mul_u64((uint64_t)ld, (uint64_t)d->dim[3], &row) ||
+        !yir_mul_u64(row, (uint64_t)d->dim[2], &image) || image > INT64_MAX)
+        return false;
+    memset(stride, 0, YIR_MAX_RANK * sizeof stride[0]);
+    stride[0] = (int64_t)image;
+    stride[1] = 1;
+    stride[2] = (int64_t)row;
+    stride[3] = ld;
+    return true;
+}
+
 enum yir_layout yir_default_layout(int rank)
 {
     return rank == 4 ? YIR_NCHW : YIR_ROW;
