@@ -32,8 +32,8 @@ struct kb_node {
     uint8_t lanes;   /* 1 or kb.lanes; for STORE: of the value */
     uint8_t mem;     /* LOAD, STORE: index in kb.mem */
     uint8_t marked;  /* I values: varies with the lane (a LANE, or that plus a uniform value) */
-    uint32_t scope;  /* node number of the innermost open LOOP where it was made, 0: the body */
-    uint32_t a, b, c;
+    uint32_t scope;  /* LOOP node it was made in (a LOOP: itself), 0: the body */
+    uint32_t a, b, c; /* LOOP: c is 1 while it is open */
     union {
         double f;
         int64_t i;
@@ -72,6 +72,7 @@ struct kb_target {
     int lanes;        /* float lanes of a vector register; 1: none */
     int vregs;        /* vector registers */
     bool has_fma;
+    bool native_math; /* draws EXP, LOG, ERF; otherwise the builder decomposes them */
     bool mem_splat;   /* multiply-add takes a scalar from memory as a broadcast operand (AVX-512) */
 };
 
@@ -87,6 +88,9 @@ struct kb {
     struct kb_mem mem[KB_MAX_MEM];
     int nmem;
     uint32_t scope;     /* innermost open LOOP */
+    uint32_t *outer;    /* [depth]: the scopes around it */
+    uint32_t depth;
+    size_t cap_outer;
     uint32_t kernel;    /* 1 + index of the kernel being emitted: its unstored ops are computed in place */
     struct kb_bound {   /* ops whose value is already there (accumulators of a fast main loop) */
         uint32_t op;
@@ -174,6 +178,12 @@ kv kb_value(struct kb *b, uint32_t op, const kv *ix);
 kv kb_address(struct kb *b, yir_ref r, const kv *ix);
 /* Stores an op's element where the op lives. */
 void kb_store_op(struct kb *b, uint32_t op, const kv *ix, kv value);
+
+/* Strides of a network input's buffer: row-major as the dimensions stand. */
+void kb_input_strides(const struct yir_tdesc *d, int64_t stride[YIR_MAX_RANK]);
+
+/* Elements of a packed weight (packing.c). */
+int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t arg);
 
 const struct yir_tdesc *kb_desc(const struct site *s, int k); /* type of operand k; k = -1: of the result */
 
