@@ -136,6 +136,11 @@ static kv widen(struct kb *b, kv v, int lanes)
     return record(b, (struct kb_node){.code = KB_SPLAT, .type = n->type, .lanes = (uint8_t)lanes, .a = v.id});
 }
 
+kv kb_wide(struct kb *b, kv x)
+{
+    return widen(b, x, b->lanes);
+}
+
 /* An operation on F or B operands of one width, which becomes the widest of theirs. */
 static kv wide_op(struct kb *b, enum kb_code code, enum kb_type result, enum kb_type operand, const kv *v, int n)
 {

@@ -127,6 +127,7 @@ kv kb_log(struct kb *b, kv x);
 kv kb_erf(struct kb *b, kv x);
 kv kb_flt(struct kb *b, kv x, kv y);
 kv kb_select(struct kb *b, kv cond, kv x, kv y);
+kv kb_wide(struct kb *b, kv x); /* x in each of b->lanes lanes */
 kv kb_and(struct kb *b, kv x, kv y);
 kv kb_or(struct kb *b, kv x, kv y);
 kv kb_not(struct kb *b, kv x);

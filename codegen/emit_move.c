@@ -1,0 +1,103 @@
+/* Ops that only move elements, and those at the edge of the network. */
+#include "site.h"
+
+#include <string.h>
+
+kv emit_concat(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_axis *a = kb_attr(s);
+    int rank = kb_desc(s, 0)->rank, n = s->f->op[s->op].nsrc;
+    int64_t start = kb_desc(s, -1)->dim[a->axis];
+    kv value = {0}, at[YIR_MAX_RANK];
+    memcpy(at, ix, (size_t)rank * sizeof *ix);
+    for (int k = n - 1; k >= 0; k--) { /* the last operand first, so that a chain of `index < end` chooses */
+        int64_t size = kb_desc(s, k)->dim[a->axis];
+        start -= size;
+        kv local = kb_addi(b, ix[a->axis], -start);
+        kv low = kb_imax(b, local, kb_immi(b, 0));
+        at[a->axis] = kb_imin(b, low, kb_immi(b, size - 1));
+        kv v = kb_arg(b, s, k, at);
+        if (k == n - 1) {
+            value = v;
+            continue;
+        }
+        kv here = kb_ilt(b, ix[a->axis], kb_immi(b, start + size));
+        value = kb_select(b, here, v, value);
+    }
+    return value;
+}
+
+kv emit_slice(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_slice *a = kb_attr(s);
+    kv at[YIR_MAX_RANK];
+    memcpy(at, ix, (size_t)kb_desc(s, 0)->rank * sizeof *ix);
+    at[a->axis] = kb_addi(b, ix[a->axis], a->start);
+    return kb_arg(b, s, 0, at);
+}
+
+kv emit_upsample(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_factor *a = kb_attr(s);
+    kv factor = kb_immi(b, a->factor);
+    kv y = kb_idiv(b, ix[2], factor);
+    kv x = kb_idiv(b, ix[3], factor);
+    return kb_arg(b, s, 0, (kv[]){ix[0], ix[1], y, x});
+}
+
+kv emit_pad(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_pad *a = kb_attr(s);
+    const struct yir_tdesc *x = kb_desc(s, 0);
+    kv row = kb_addi(b, ix[2], -a->pad[0]);
+    kv col = kb_addi(b, ix[3], -a->pad[1]);
+    kv row_in = kb_inside(b, row, x->dim[2]);
+    kv col_in = kb_inside(b, col, x->dim[3]);
+    kv in = kb_and(b, row_in, col_in);
+    kv value = kb_immf(b, (double)a->value);
+    return kb_arg_if(b, s, 0, in, (kv[]){ix[0], ix[1], row, col}, value);
+}
+
+/* Channel (column offset, row offset, c): the row offset varies first. */
+kv emit_s2d(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_factor *a = kb_attr(s);
+    kv channels = kb_immi(b, kb_desc(s, 0)->dim[1]), factor = kb_immi(b, a->factor);
+    kv c = kb_irem(b, ix[1], channels);
+    kv block = kb_idiv(b, ix[1], channels);
+    kv row_off = kb_irem(b, block, factor);
+    kv col_off = kb_idiv(b, block, factor);
+    kv row0 = kb_imul(b, ix[2], factor);
+    kv col0 = kb_imul(b, ix[3], factor);
+    kv row = kb_iadd(b, row0, row_off);
+    kv col = kb_iadd(b, col0, col_off);
+    return kb_arg(b, s, 0, (kv[]){ix[0], c, row, col});
+}
+
+kv emit_cast(struct kb *b, const struct site *s, const kv *ix)
+{
+    return kb_arg(b, s, 0, ix); /* conversion happens where it is stored */
+}
+
+kv emit_flatten(struct kb *b, const struct site *s, const kv *ix)
+{
+    kv width = kb_immi(b, kb_desc(s, 0)->dim[3]);
+    kv y = kb_idiv(b, ix[2], width);
+    kv x = kb_irem(b, ix[2], width);
+    return kb_arg(b, s, 0, (kv[]){ix[0], ix[1], y, x});
+}
+
+/* A true division: pixel / 255 has a rounding of its own, which a product with 1/255 lacks. */
+kv emit_image(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_image *a = kb_attr(s);
+    kv c = a->bgr ? kb_isub(b, kb_immi(b, 2), ix[1]) : ix[1];
+    kv pixel = kb_arg(b, s, 0, (kv[]){ix[0], ix[2], ix[3], c});
+    return kb_fdiv(b, pixel, kb_immf(b, (double)a->div));
+}
+
+/* Always a view: both operands live in its memory, and only one of them is computed in a run. */
+kv emit_either(struct kb *b, const struct site *s, const kv *ix)
+{
+    return kb_arg(b, s, 0, ix);
+}

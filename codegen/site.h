@@ -1,0 +1,29 @@
+/* Emitters: how one element of each op's result is computed. One function an op row, named emit_<op>. */
+#ifndef CG_SITE_H
+#define CG_SITE_H
+
+#include "kb.h"
+
+/* The element of op s->op at logical index ix (one kv a dimension). Where kb.lanes > 1, ix[1] of a rank-4 result may carry
+ * the lane mark, but only for ops with YIR_T_LANES. */
+typedef kv (*kb_emit_fn)(struct kb *b, const struct site *s, const kv *ix);
+
+#define OP(name, lo, hi, cls, shape, attrs, traits, text) kv emit_##name(struct kb *b, const struct site *s, const kv *ix);
+#include "ir/ops.def"
+#undef OP
+
+/* Any reference at an index: bound, computed in place, or loaded. */
+kv kb_ref_at(struct kb *b, yir_ref r, const kv *ix);
+
+/* 0 <= x < size. */
+kv kb_inside(struct kb *b, kv x, int64_t size);
+
+/* Pieces that several emitters share. */
+kv kb_sigmoid(struct kb *b, kv x);
+
+static inline const void *kb_attr(const struct site *s)
+{
+    return yir_attrs(s->f, s->op);
+}
+
+#endif
