@@ -1,0 +1,53 @@
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static int exit_code_of(enum cli_number number)
+{
+    switch (number) {
+    case CLI_USAGE: return CLI_BAD_USAGE;
+    case CLI_MEMORY: return CLI_NO_RESOURCE;
+    default: return CLI_BAD_INPUT;
+    }
+}
+
+int cli_fail(struct cli_error *e, enum cli_number number, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(e->text, sizeof e->text, format, ap);
+    va_end(ap);
+    e->number = number;
+    e->exit_code = exit_code_of(number);
+    return -1;
+}
+
+/* A file name may hold escape sequences; a terminal must not obey them. */
+static void print_line(const char *head, const char *text, const char *tail)
+{
+    fputs(head, stderr);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        fputc(c < 32 || c == 127 ? '?' : c, stderr);
+    }
+    fputs(tail, stderr);
+}
+
+void cli_error_print(const struct cli_error *e)
+{
+    char tail[16] = "\n";
+    if (e->number != CLI_NONE)
+        snprintf(tail, sizeof tail, " [E%03d]\n", e->number);
+    print_line("yoloc: error: ", e->text, tail);
+}
+
+void cli_warn(const char *format, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    print_line("yoloc: warning: ", text, "\n");
+}

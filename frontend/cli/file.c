@@ -1,0 +1,165 @@
+#include "file.h"
+
+#include "interrupt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Grows by doubling; the size that stat reports is only a first guess, as pipes and growing files have none. */
+static int read_all(int fd, size_t guess, size_t limit, uint8_t **bytes, size_t *size, const char *path,
+                    struct cli_error *e)
+{
+    size_t cap = guess + 1, n = 0;
+    uint8_t *p = malloc(cap);
+    while (p) {
+        ssize_t got = read(fd, p + n, cap - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            free(p);
+            return cli_fail(e, CLI_OPEN, "%s: %s", path, strerror(errno));
+        }
+        n += (size_t)got;
+        if (got == 0) {
+            *bytes = p;
+            *size = n;
+            return 0;
+        }
+        if (n > limit) {
+            free(p);
+            return cli_fail(e, CLI_LIMIT, "%s: larger than %zu bytes", path, limit);
+        }
+        if (n < cap)
+            continue;
+        uint8_t *more = realloc(p, cap * 2);
+        if (!more)
+            free(p);
+        p = more;
+        cap *= 2;
+    }
+    return cli_fail(e, CLI_MEMORY, "%s: out of memory", path);
+}
+
+int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return cli_fail(e, CLI_OPEN, "%s: %s", path, strerror(errno));
+    struct stat st;
+    int rc;
+    if (fstat(fd, &st) != 0)
+        rc = cli_fail(e, CLI_OPEN, "%s: %s", path, strerror(errno));
+    else if (S_ISDIR(st.st_mode))
+        rc = cli_fail(e, CLI_OPEN, "%s: is a folder", path);
+    else if (st.st_size > 0 && (uint64_t)st.st_size > limit)
+        rc = cli_fail(e, CLI_LIMIT, "%s: larger than %zu bytes", path, limit);
+    else
+        rc = read_all(fd, st.st_size > 0 ? (size_t)st.st_size : 4095, limit, bytes, size, path, e);
+    close(fd);
+    return rc;
+}
+
+static void release(struct cli_output *o)
+{
+    free(o->temporary);
+    free(o->path);
+    *o = (struct cli_output){0};
+}
+
+int cli_output_open(struct cli_output *o, const char *path, struct cli_error *e)
+{
+    *o = (struct cli_output){0};
+    size_t n = strlen(path);
+    o->path = strdup(path);
+    o->temporary = malloc(n + sizeof ".XXXXXX");
+    if (!o->path || !o->temporary) {
+        release(o);
+        return cli_fail(e, CLI_MEMORY, "%s: out of memory", path);
+    }
+    memcpy(o->temporary, path, n);
+    memcpy(o->temporary + n, ".XXXXXX", sizeof ".XXXXXX");
+    cli_interrupt_hold();
+    int fd = mkostemp(o->temporary, O_CLOEXEC);
+    if (fd < 0) {
+        int reason = errno;
+        o->temporary[0] = 0;
+        cli_output_discard(o);
+        return cli_fail(e, CLI_WRITE, "%s: %s", path, strerror(reason));
+    }
+    o->stream = fdopen(fd, "wb");
+    if (o->stream)
+        return 0;
+    close(fd);
+    cli_output_discard(o);
+    return cli_fail(e, CLI_MEMORY, "%s: out of memory", path);
+}
+
+void cli_output_discard(struct cli_output *o)
+{
+    if (o->stream)
+        fclose(o->stream);
+    if (o->temporary[0])
+        unlink(o->temporary);
+    release(o);
+    cli_interrupt_release();
+}
+
+/* mkstemp makes files 0600; an output gets what a plain open would give it. */
+static int publish(struct cli_output *o)
+{
+    int fd = fileno(o->stream);
+    mode_t mask = umask(0);
+    umask(mask);
+    if (fflush(o->stream) != 0 || ferror(o->stream) || fchmod(fd, 0666 & ~mask) != 0)
+        return -1;
+    if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS)
+        return -1;
+    int rc = fclose(o->stream);
+    o->stream = NULL;
+    return rc == 0 ? rename(o->temporary, o->path) : -1;
+}
+
+int cli_output_commit(struct cli_output *o, struct cli_error *e)
+{
+    errno = 0;
+    int rc = publish(o);
+    if (rc == 0)
+        o->temporary[0] = 0;
+    else
+        rc = cli_fail(e, CLI_WRITE, "%s: %s", o->path, errno ? strerror(errno) : "write error");
+    cli_output_discard(o);
+    return rc;
+}
+
+int cli_file_write(const char *path, const void *bytes, size_t size, struct cli_error *e)
+{
+    struct cli_output o;
+    if (cli_output_open(&o, path, e) != 0)
+        return -1;
+    if (size)
+        fwrite(bytes, 1, size, o.stream);
+    return cli_output_commit(&o, e);
+}
+
+int cli_folder_make(const char *path, struct cli_error *e)
+{
+    struct stat st;
+    if (mkdir(path, 0777) == 0)
+        return 0;
+    int reason = errno;
+    if (reason == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return 0;
+    return cli_fail(e, CLI_WRITE, "%s: %s", path, reason == EEXIST ? "is not a folder" : strerror(reason));
+}
+
+char *cli_path_join(const char *folder, const char *stem, const char *suffix)
+{
+    char *out = NULL;
+    if (asprintf(&out, "%s/%s%s", folder, stem, suffix) < 0)
+        return NULL;
+    return out;
+}

@@ -1,0 +1,12 @@
+/* SIGINT, SIGTERM and SIGHUP end the command with code 128 + signal: at once, except while an output file is being
+ * written under its temporary name; then as soon as that is finished or removed. */
+#ifndef CLI_INTERRUPT_H
+#define CLI_INTERRUPT_H
+
+void cli_interrupt_install(void);
+
+/* Held between the two, which nest. */
+void cli_interrupt_hold(void);
+void cli_interrupt_release(void);
+
+#endif

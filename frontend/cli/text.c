@@ -1,0 +1,149 @@
+#include "text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int reserve(struct cli_text *t, size_t more)
+{
+    if (t->failed || more < t->cap - t->n)
+        return t->failed ? -1 : 0;
+    size_t cap = t->cap * 2 > t->n + more + 1 ? t->cap * 2 : t->n + more + 64;
+    char *p = realloc(t->p, cap);
+    if (!p) {
+        t->failed = 1;
+        return -1;
+    }
+    t->p = p;
+    t->cap = cap;
+    return 0;
+}
+
+static void add_bytes(struct cli_text *t, const char *s, size_t n)
+{
+    if (reserve(t, n) != 0)
+        return;
+    memcpy(t->p + t->n, s, n);
+    t->n += n;
+    t->p[t->n] = 0;
+}
+
+void cli_text_add(struct cli_text *t, const char *s)
+{
+    add_bytes(t, s, strlen(s));
+}
+
+void cli_text_addf(struct cli_text *t, const char *format, ...)
+{
+    va_list ap, again;
+    va_start(ap, format);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, format, ap);
+    va_end(ap);
+    if (n >= 0 && reserve(t, (size_t)n) == 0) {
+        vsnprintf(t->p + t->n, (size_t)n + 1, format, again);
+        t->n += (size_t)n;
+    }
+    va_end(again);
+}
+
+/* Fixed-point text by integers, as printf's decimal point is the locale's. Returns 0 for numbers it cannot hold. */
+static int fixed(char *out, size_t size, double v, int decimals)
+{
+    int64_t unit = 1;
+    for (int i = 0; i < decimals; i++)
+        unit *= 10;
+    if (!(fabs(v) <= 1e15) || fabs(v) * (double)unit > 9e18)
+        return 0;
+    int64_t scaled = llrint(v * (double)unit);
+    int64_t size_of = scaled < 0 ? -scaled : scaled;
+    int n = snprintf(out, size, "%s%lld", scaled < 0 ? "-" : "", (long long)(size_of / unit));
+    if (decimals)
+        snprintf(out + n, size - (size_t)n, ".%0*lld", decimals, (long long)(size_of % unit));
+    return 1;
+}
+
+void cli_text_number(struct cli_text *t, double v, int decimals)
+{
+    char s[48];
+    if (!fixed(s, sizeof s, v, decimals)) {
+        cli_text_add(t, "null");
+        return;
+    }
+    size_t n = strlen(s);
+    while (decimals && s[n - 1] == '0' && s[n - 2] != '.')
+        n--;
+    add_bytes(t, s, n);
+}
+
+void cli_text_column(struct cli_text *t, double v, int decimals, int width)
+{
+    char s[48];
+    cli_text_addf(t, "%*s", width, fixed(s, sizeof s, v, decimals) ? s : "-");
+}
+
+void cli_text_plain(struct cli_text *t, const char *s, int width)
+{
+    int shown = 0;
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        add_bytes(t, c < 32 || c == 127 ? "?" : s, 1);
+        shown += (c & 0xc0) != 0x80;
+    }
+    for (; shown < width; shown++)
+        add_bytes(t, " ", 1);
+}
+
+/* Length of the well-formed UTF-8 sequence at p (Unicode table 3-7), 0 when there is none. */
+static size_t utf8_length(const unsigned char *p)
+{
+    if (p[0] < 0x80)
+        return 1;
+    size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4)
+        return 0;
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    int overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+    int beyond = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f);
+    return overlong || beyond ? 0 : n;
+}
+
+void cli_text_json(struct cli_text *t, const char *s)
+{
+    cli_text_add(t, "\"");
+    for (const unsigned char *p = (const unsigned char *)s; *p;) {
+        size_t n = utf8_length(p);
+        if (n == 0)
+            cli_text_add(t, "\\ufffd");
+        else if (*p == '"' || *p == '\\')
+            cli_text_addf(t, "\\%c", *p);
+        else if (*p < 32 || *p == 127)
+            cli_text_addf(t, "\\u%04x", *p);
+        else
+            add_bytes(t, (const char *)p, n);
+        p += n ? n : 1;
+    }
+    cli_text_add(t, "\"");
+}
+
+int cli_text_flush(struct cli_text *t, FILE *to, struct cli_error *e)
+{
+    if (t->failed)
+        return cli_fail(e, CLI_MEMORY, "out of memory");
+    size_t n = t->n;
+    t->n = 0;
+    if (n && fwrite(t->p, 1, n, to) != n)
+        return cli_fail(e, CLI_WRITE, "the output could not be written");
+    return 0;
+}
+
+void cli_text_free(struct cli_text *t)
+{
+    free(t->p);
+    *t = (struct cli_text){0};
+}
