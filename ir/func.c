@@ -145,18 +145,24 @@ const struct yir_tdesc *yir_desc(const struct yir_func *f, yir_ref r)
     return yir_tdesc(f->types, yir_typeof(f, r));
 }
 
-struct yir_func *yir_func_like(const struct yir_func *old)
+struct yir_func *yir_func_bare(const struct yir_func *old)
 {
     struct yir_func *f = yir_func_new(old->arena, old->types, old->diags, old->name);
     f->image_div = old->image_div;
     f->image_bgr = old->image_bgr;
     for (uint32_t i = 0; i < old->ninput; i++) yir_add_input(f, old->input[i].name, old->input[i].type);
-    for (uint32_t i = 0; i < old->nweight; i++)
-        yir_add_weight(f, old->weight[i].name, old->weight[i].type, old->weight[i].data);
     f->loc = yir_grow(f->arena, f->loc, &f->cap_loc, old->nloc, sizeof *f->loc);
     memcpy(f->loc, old->loc, old->nloc * sizeof *f->loc);
     f->nloc = old->nloc;
     f->cur_loc = old->cur_loc;
+    return f;
+}
+
+struct yir_func *yir_func_like(const struct yir_func *old)
+{
+    struct yir_func *f = yir_func_bare(old);
+    for (uint32_t i = 0; i < old->nweight; i++)
+        yir_add_weight(f, old->weight[i].name, old->weight[i].type, old->weight[i].data);
     return f;
 }
 
