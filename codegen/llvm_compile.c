@@ -1,0 +1,222 @@
+#include "kb_llvm.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Kernels come as the loops they shall be: variables to registers, common parts of addresses out of the loops, and no
+ * reshaping of loops. See kb_llvm.c for what the IR looks like before. */
+static const char passes[] = "default<O2>";
+
+enum { MAX_THREADS = 64 };
+
+/* One distinct kernel; filled by one thread. Each has a module (and an object) of its own, so that neither the number of
+ * threads nor the other kernels change its bytes. */
+struct job {
+    const struct cg_kernel *kernel;
+    LLVMValueRef *value;      /* working memory of the renderer */
+    LLVMMemoryBufferRef code; /* NULL: failed */
+    char *text;
+    char error[256];
+};
+
+struct work {
+    struct llvm_api ll;
+    const struct cg_target *t;
+    bool checked, want_text;
+    struct job *job;
+    uint32_t njob;
+    atomic_uint next;
+};
+
+static void fail(struct job *j, const char *text)
+{
+    if (!j->error[0]) snprintf(j->error, sizeof j->error, "%s", text);
+}
+
+/* Takes LLVM's message, which may be NULL. */
+static void fail_message(const struct llvm_api *ll, struct job *j, char *message)
+{
+    fail(j, message && *message ? message : "LLVM gave no reason");
+    if (message) ll->DisposeMessage(message);
+}
+
+struct listener {
+    const struct llvm_api *ll;
+    struct job *job;
+};
+
+/* LLVM's own handler prints, and ends the process on errors. */
+static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user)
+{
+    struct listener *l = user;
+    if (l->ll->GetDiagInfoSeverity(info) != LLVMDSError) return;
+    char *text = l->ll->GetDiagInfoDescription(info);
+    fail(l->job, text);
+    l->ll->DisposeMessage(text);
+}
+
+static bool optimise(const struct llvm_api *ll, struct job *j, LLVMModuleRef m, LLVMTargetMachineRef tm)
+{
+    LLVMPassBuilderOptionsRef o = ll->CreatePassBuilderOptions();
+    LLVMErrorRef e = ll->RunPasses(m, passes, tm, o);
+    ll->DisposePassBuilderOptions(o);
+    if (!e) return true;
+    char *text = ll->GetErrorMessage(e);
+    fail(j, text);
+    ll->DisposeErrorMessage(text);
+    return false;
+}
+
+static void set_layout(const struct work *w, LLVMModuleRef m, LLVMTargetMachineRef tm)
+{
+    LLVMTargetDataRef layout = w->ll.CreateTargetDataLayout(tm);
+    w->ll.SetTarget(m, w->t->triple);
+    w->ll.SetModuleDataLayout(m, layout);
+    w->ll.DisposeTargetData(layout);
+}
+
+static void build(const struct work *w, struct job *j, LLVMContextRef cx, LLVMModuleRef m, LLVMTargetMachineRef tm)
+{
+    const struct llvm_api *ll = &w->ll;
+    char *message = NULL;
+    set_layout(w, m, tm);
+    kb_llvm_function(ll, m, cx, j->kernel->prog, w->t, j->kernel->symbol, w->checked, j->value);
+    if (w->want_text) j->text = ll->PrintModuleToString(m);
+    if (ll->VerifyModule(m, LLVMReturnStatusAction, &message)) {
+        fail_message(ll, j, message);
+        return;
+    }
+    ll->DisposeMessage(message);
+    if (!optimise(ll, j, m, tm)) return;
+    message = NULL;
+    if (ll->TargetMachineEmitToMemoryBuffer(tm, m, LLVMObjectFile, &message, &j->code)) {
+        j->code = NULL;
+        fail_message(ll, j, message);
+    }
+}
+
+static void run_job(const struct work *w, struct job *j, LLVMTargetMachineRef tm)
+{
+    struct listener l = {&w->ll, j};
+    LLVMContextRef cx = w->ll.ContextCreate();
+    w->ll.ContextSetDiagnosticHandler(cx, on_diagnostic, &l);
+    LLVMModuleRef m = w->ll.ModuleCreateWithNameInContext(j->kernel->symbol, cx);
+    build(w, j, cx, m, tm);
+    w->ll.DisposeModule(m);
+    w->ll.ContextDispose(cx);
+}
+
+/* A target machine is not shared between threads. NULL after failing the job. */
+static LLVMTargetMachineRef machine(const struct work *w, struct job *j)
+{
+    LLVMTargetRef target;
+    char *message = NULL;
+    if (w->ll.GetTargetFromTriple(w->t->triple, &target, &message)) {
+        fail_message(&w->ll, j, message);
+        return NULL;
+    }
+    LLVMTargetMachineRef tm = w->ll.CreateTargetMachine(target, w->t->triple, w->t->cpu, w->t->features,
+                                                        LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+    if (!tm) fail(j, "LLVM has no machine for the target");
+    return tm;
+}
+
+static void *worker(void *arg)
+{
+    struct work *w = arg;
+    LLVMTargetMachineRef tm = NULL;
+    for (;;) {
+        unsigned i = atomic_fetch_add(&w->next, 1);
+        if (i >= w->njob) break;
+        if (!tm) tm = machine(w, &w->job[i]);
+        if (tm) run_job(w, &w->job[i], tm);
+    }
+    if (tm) w->ll.DisposeTargetMachine(tm);
+    return NULL;
+}
+
+/* This thread works too, so work is done even when no other can be had. */
+static void run_jobs(struct work *w)
+{
+    pthread_t thread[MAX_THREADS];
+    sigset_t all, old;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    int n = 0, most = cpus < 1 ? 1 : cpus > MAX_THREADS ? MAX_THREADS : (int)cpus;
+    sigfillset(&all); /* signals are for the caller's threads */
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    while (n + 1 < most && (uint32_t)n + 1 < w->njob && !pthread_create(&thread[n], NULL, worker, w)) n++;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    worker(w);
+    while (n) pthread_join(thread[--n], NULL);
+}
+
+static void list_jobs(struct yir_arena *a, struct work *w, const struct cg_program *p)
+{
+    w->job = yir_alloc_n(a, p->nkernel, sizeof *w->job);
+    for (uint32_t i = 0; i < p->nkernel; i++) {
+        const struct cg_kernel *k = &p->kernel[i];
+        if (k->same_as != i) continue;
+        struct job *j = &w->job[w->njob++];
+        j->kernel = k;
+        j->value = yir_alloc_n(a, k->prog->nnode, sizeof *j->value);
+    }
+}
+
+/* Copies what the threads made into the arena and gives LLVM's memory back. */
+static int collect(struct yir_arena *a, struct yir_diags *d, const struct work *w, struct cg_object *object,
+                   struct yir_str *text)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < w->njob; i++) {
+        const struct job *j = &w->job[i];
+        if (j->text) {
+            yir_str_put(text, j->text, strlen(j->text));
+            w->ll.DisposeMessage(j->text);
+        }
+        if (!j->code || j->error[0])
+            rc = yir_diag(d, (struct yir_loc){0}, E_LLVM, "kernel %s (%s): %s", j->kernel->symbol, j->kernel->label,
+                          j->error);
+        if (!j->code) continue;
+        size_t size = w->ll.GetBufferSize(j->code);
+        void *data = yir_alloc(a, size);
+        memcpy(data, w->ll.GetBufferStart(j->code), size);
+        object[i] = (struct cg_object){.data = data, .size = size, .symbol = j->kernel->symbol};
+        w->ll.DisposeMemoryBuffer(j->code);
+    }
+    return rc;
+}
+
+static void set_entries(struct yir_arena *a, const struct cg_program *p, struct cg_code *out)
+{
+    out->entry = yir_alloc_n(a, p->nkernel, sizeof *out->entry);
+    for (uint32_t i = 0, n = 0; i < p->nkernel; i++) {
+        uint32_t first = p->kernel[i].same_as;
+        out->entry[i] = first == i ? out->object[n++].entry : out->entry[first];
+    }
+}
+
+int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_program *p, const struct cg_target *t,
+                    struct cg_code *out, struct yir_str *llvm_text)
+{
+    struct work *w = yir_alloc(a, sizeof *w);
+    if (llvm_load(d, t->arch, &w->ll)) return -1;
+    w->t = t;
+    w->checked = p->opts.checked;
+    w->want_text = llvm_text != NULL;
+    list_jobs(a, w, p);
+    run_jobs(w);
+    struct cg_object *object = yir_alloc_n(a, w->njob, sizeof *object);
+    if (collect(a, d, w, object, llvm_text)) return -1;
+    void *blob;
+    if (cg_flatten(a, d, object, w->njob, &blob, &out->size)) return -1;
+    out->blob = blob;
+    out->object = object;
+    out->nobject = w->njob;
+    out->compiler = yir_format(a, "LLVM %u.%u.%u", w->ll.version[0], w->ll.version[1], w->ll.version[2]);
+    set_entries(a, p, out);
+    return 0;
+}
