@@ -165,6 +165,7 @@ struct yir_kernel {
 };
 
 enum yir_bufkind { YIR_BUF_ARENA, YIR_BUF_IN, YIR_BUF_OUT };
+enum { YIR_BUF_ALIGN = 64 }; /* of buffers in the arena, bytes: a cache line, and the widest vector */
 
 struct yir_buf {         /* after views */
     enum yir_bufkind kind;
