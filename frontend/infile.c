@@ -1,0 +1,63 @@
+#include "infile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct buffer {
+    uint8_t *bytes;
+    size_t len;
+};
+
+static void release(void *p)
+{
+    free(((struct buffer *)p)->bytes);
+}
+
+/* What keeps the file from being read, or NULL. No arena call in here: fd is open. */
+static const char *fill(int fd, uint64_t max, struct buffer *b, enum yir_diag_id *id)
+{
+    struct stat st;
+    *id = E_OPEN;
+    if (fstat(fd, &st) != 0) return strerror(errno);
+    if (S_ISDIR(st.st_mode)) return "is a directory";
+    if (!S_ISREG(st.st_mode)) return "is not a regular file";
+    *id = E_LIMIT;
+    if ((uint64_t)st.st_size > max || (uint64_t)st.st_size >= SIZE_MAX) return "is larger than the limit";
+    *id = E_MEMORY;
+    b->len = (size_t)st.st_size;
+    b->bytes = malloc(b->len + 1);
+    if (!b->bytes) return "does not fit into memory";
+    *id = E_OPEN;
+    for (size_t at = 0; at < b->len;) {
+        ssize_t n = read(fd, b->bytes + at, b->len - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return strerror(errno);
+        if (n == 0) return "became shorter while it was read";
+        at += (size_t)n;
+    }
+    b->bytes[b->len] = 0;
+    return NULL;
+}
+
+int fe_infile_read(struct yir_arena *a, struct yir_diags *d, const char *path, uint32_t file, uint64_t max,
+                   const uint8_t **bytes, size_t *len)
+{
+    struct yir_loc loc = { .file = file };
+    struct buffer *b = yir_alloc(a, sizeof *b);
+    yir_arena_defer(a, release, b);
+    /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) return yir_diag(d, loc, E_OPEN, "cannot be opened: %s", strerror(errno));
+    enum yir_diag_id id;
+    const char *why = fill(fd, max, b, &id);
+    close(fd);
+    if (why && id == E_LIMIT) return yir_diag(d, loc, id, "%s of %llu bytes", why, (unsigned long long)max);
+    if (why) return yir_diag(d, loc, id, "%s", why);
+    *bytes = b->bytes;
+    *len = b->len;
+    return 0;
+}
