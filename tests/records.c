@@ -48,7 +48,7 @@ static const struct {
     {"tiny", "expected/tiny.json"},
 };
 
-/* --- names, shapes, counts ---------------------------------------------------------------------------------- */
+/* --- names, shapes, counts ------------------------------------------------------------------------------ */
 
 static uint64_t fnv(const char *text, size_t size)
 {
@@ -128,7 +128,7 @@ static int check_params(yoloc *c, const struct job *j)
     return !found;
 }
 
-/* --- values ------------------------------------------------------------------------------------------------- */
+/* --- values --------------------------------------------------------------------------------------------- */
 
 static void note(struct worst *w, double error, double bound, const char *what, const char *part)
 {
@@ -262,7 +262,7 @@ static int check_values(const struct args *a, const struct job *j, const yoloc_o
     return rc < 0 || w->faults > 0;
 }
 
-/* --- records ------------------------------------------------------------------------------------------------ */
+/* --- records -------------------------------------------------------------------------------------------- */
 
 /* Ghost networks and second heads (one2one) are later work. */
 static int wanted(const struct args *a, const struct job *j)

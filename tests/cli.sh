@@ -1,0 +1,192 @@
+#!/bin/bash
+# The command as users meet it: help, exit codes, one clear error for each bad input, no partial file: cli.sh YOLOC
+set -u
+yoloc=$1
+work=$YOLOC_TEST_SCRATCH/cli
+data=$YOLOC_TEST_DATA
+demo=models/demo photos=models/demo/photos
+mkdir -p "$work"
+count=0 bad=0 skipped=0
+
+# refused CODE NUMBERS WORDS...: `yoloc WORDS` must end with CODE and one error whose [Ennn] matches NUMBERS
+# (an extended regular expression), and leave nothing at $work/out.
+refused() {
+    local code=$1 numbers=$2 got
+    shift 2
+    rm -rf "$work/out"
+    "$yoloc" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null
+    got=$?
+    count=$((count + 1))
+    local errors wrong=""
+    errors=$(grep -c 'error: ' "$work/stderr")
+    [ "$got" -eq "$code" ] || wrong="exit code $got, wanted $code"
+    [ "$errors" -eq 1 ] || wrong="$wrong; $errors errors"
+    grep -q -E "error: .*\[E($numbers)\]" "$work/stderr" || wrong="$wrong; not E$numbers"
+    [ ! -e "$work/out" ] || wrong="$wrong; left a file"
+    [ -z "$(find "$work" -name '*.tmp*' -o -name '.yoloc*' | head -1)" ] || wrong="$wrong; left a temporary file"
+    report "$wrong" "$@"
+}
+
+# accepted PATTERN WORDS...: ends with 0 and PATTERN is in its output.
+accepted() {
+    local pattern=$1 got wrong=""
+    shift
+    "$yoloc" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null
+    got=$?
+    count=$((count + 1))
+    [ "$got" -eq 0 ] || wrong="exit code $got"
+    grep -q -E -- "$pattern" "$work/stdout" || wrong="$wrong; no '$pattern' in the output"
+    report "$wrong" "$@"
+}
+
+report() {
+    local wrong=$1
+    shift
+    [ -n "$wrong" ] || return
+    bad=$((bad + 1))
+    echo "FAIL yoloc $*: ${wrong#; }"
+    sed 's/^/    /' "$work/stderr"
+}
+
+# said PATTERN: the last command's standard error holds it.
+said() {
+    grep -q -E -- "$1" "$work/stderr" && return
+    bad=$((bad + 1))
+    echo "FAIL: the message does not say '$1':"
+    sed 's/^/    /' "$work/stderr"
+}
+
+# json FILTER: the last command's standard output is JSON for which the Python expression over `j` holds.
+json() {
+    python3 -c "import json, sys; j = json.load(sys.stdin); sys.exit(0 if ($1) else 1)" <"$work/stdout" && return
+    bad=$((bad + 1))
+    echo "FAIL: not true of the JSON output: $1"
+    head -c 600 "$work/stdout"
+}
+
+have_data() {
+    [ -e "$data/$1" ] && return 0
+    skipped=$((skipped + 1))
+    return 1
+}
+
+# --- help, lists, usage ---
+accepted 'compile.*' --help
+accepted '[0-9]+\.[0-9]+\.[0-9]+' --version
+for c in compile detect run bench inspect verify weights opt devices; do
+    accepted "usage: yoloc $c" "$c" --help
+    refused 2 001 "$c" --no-such-option
+done
+refused 2 001 detct m.yoloc x.jpg
+said 'detect'
+accepted 'conv2d' --list-ops
+accepted 'C2f' --list-modules
+accepted 'foldbn' --list-passes
+accepted '.' --explain E021
+accepted 'known' --explain E106
+accepted 'cpu' devices
+"$yoloc" >"$work/stdout" 2>"$work/stderr"
+[ $? -eq 2 ] || { bad=$((bad + 1)); echo "FAIL: yoloc without words does not end with 2"; }
+
+# --- model descriptions ---
+refused 1 002 compile "$work/absent.yaml" --weights rule -o "$work/out"
+printf 'nc: 3\nbackbone:\n  - [-1, 1, Convv, [16, 3, 2]]\nhead:\n  - [[0], 1, Detect, [nc]]\n' >"$work/unknown.yaml"
+refused 1 106 compile "$work/unknown.yaml" --weights rule -o "$work/out"
+said 'unknown\.yaml:3:13: error:'
+said 'Conv'
+printf 'nc: 3\nbackbone:\n  - [-1, 1, Conv, [16, 3, 2]]\nhead:\n  - [[7], 1, Detect, [nc]]\n' >"$work/from.yaml"
+refused 1 105 compile "$work/from.yaml" --weights rule -o "$work/out"
+said 'from\.yaml:5:'
+printf 'nc: 3\nbackbone:\n  - [-1, 1, Conv]\nhead:\n  - [[0], 1, Detect, [nc]]\n' >"$work/row.yaml"
+refused 1 104 compile "$work/row.yaml" --weights rule -o "$work/out"
+said 'row\.yaml:3:'
+printf 'nc: 3\nbackbone:\n  - [-1, 1, Conv, [wide, 3, 2]]\nhead:\n  - [[0], 1, Detect, [nc]]\n' >"$work/args.yaml"
+refused 1 '107|110' compile "$work/args.yaml" --weights rule -o "$work/out"
+printf 'nc: [3\n' >"$work/syntax.yaml"
+refused 1 101 compile "$work/syntax.yaml" --weights rule -o "$work/out"
+refused 1 108 compile models/yolov8.yaml --weights rule --scale q -o "$work/out"
+refused 1 '002|007|101|102|103' compile "$photos/chelsea.png" --weights rule -o "$work/out"
+refused 2 001 compile models/yolov8.yaml --weights rule
+refused 2 001 compile models/yolov8.yaml --weights rule --nc -3 -o "$work/out"
+refused 2 '001|113' compile models/yolov8.yaml --weights rule --imgsz 0 -o "$work/out"
+refused 1 402 compile models/yolov8.yaml --weights rule --scale n --imgsz 32 --target cpu:none -o "$work/out"
+refused 1 002 compile models/yolov8.yaml --weights "$work/absent.pt" -o "$work/out"
+refused 1 '003' compile models/yolov3-tiny.yaml --weights rule --imgsz 32 -o "$work/no/folder/out"
+
+# --- weights ---
+printf '<!DOCTYPE html>\n<html><body>404</body></html>\n' >"$work/page.pt"
+refused 1 '007|201|203' compile "$work/page.pt" -o "$work/out"
+said 'HTML'
+refused 1 '007|201|203' weights "$work/page.pt"
+: >"$work/empty.pt"
+refused 1 '007|201|203' compile "$work/empty.pt" -o "$work/out"
+said 'empty'
+head -c 100000 "$demo/yolox_nano.safetensors" >"$work/cut.safetensors"
+refused 1 205 compile models/yolox.yaml --weights "$work/cut.safetensors" -o "$work/out"
+said 'cut\.safetensors'
+refused 1 '114|206' compile models/yolox.yaml --weights "$demo/yolox_nano.safetensors" --nc 3 -o "$work/out"
+refused 1 206 compile models/yolov8.yaml --scale n --weights "$demo/yolox_nano.safetensors" -o "$work/out"
+if have_data weights/tiny_v8_detect.pt; then
+    refused 1 207 compile "$demo/yolox_nano.safetensors" -o "$work/out"
+    head -c 200000 "$data/weights/tiny_v8_detect.pt" >"$work/cut.pt"
+    refused 1 '201|203' compile "$work/cut.pt" -o "$work/out"
+    refused 1 '114|206' compile "$data/weights/tiny_v8_detect.pt" --nc 80 -o "$work/out"
+    for f in "$data"/weights/bad_*; do
+        refused 1 '007|201|203' compile "$f" -o "$work/out"
+    done
+    accepted 'model\.0\.conv\.weight' weights "$data/weights/tiny_v8_detect.pt"
+    accepted '.' weights "$data/weights/tiny_v8_detect.pt" --json
+    json 'isinstance(j, dict)'
+fi
+accepted '^model\.22\.dfl\.conv\.weight 1,16,1,1$' weights models/yolov8.yaml --scale n --nc 80
+accepted '3157200' weights models/yolov8.yaml --scale n --nc 80 --params
+
+# --- a module, and what can be done with it ---
+accepted '' compile models/yolox.yaml --weights "$demo/yolox_nano.safetensors" --imgsz 416 -o "$work/m.yoloc"
+accepted 'cat' detect "$work/m.yoloc" "$photos/chelsea.png"
+accepted '' detect "$work/m.yoloc" "$photos/chelsea.png" --json
+json 'j["version"] == 1 and len(j["images"]) == 1'
+json '(j["images"][0]["width"], j["images"][0]["height"]) == (451, 300)'
+json '[d["name"] for d in j["images"][0]["detections"]] == ["cat"]'
+json 'all(set(d) == {"class", "name", "score", "box"} and len(d["box"]) == 4 for d in j["images"][0]["detections"])'
+accepted '' detect "$work/m.yoloc" "$photos" --json
+json 'len(j["images"]) == 3'
+accepted '' detect "$work/m.yoloc" "$photos/chelsea.png" --json --conf 0.999
+json 'j["images"][0]["detections"] == []'
+accepted '' detect "$work/m.yoloc" "$photos/chelsea.png" --coco
+json 'len(j) == 1 and set(j[0]) >= {"image_id", "category_id", "bbox", "score"}'
+accepted '^15 0\.' detect "$work/m.yoloc" "$photos/chelsea.png" --txt
+accepted '' detect "$work/m.yoloc" "$photos/chelsea.png" --save "$work/drawn" --dump-input "$work/inputs"
+[ -s "$work/inputs/chelsea.png" ] && [ -n "$(ls "$work/drawn")" ] ||
+    { bad=$((bad + 1)); echo "FAIL: --save or --dump-input left no picture"; }
+accepted '' bench "$work/m.yoloc" --json
+json 'j["version"] == 1 and {"model", "target", "precision", "batch", "threads", "images_per_s"} <= set(j)'
+json '0 < j["latency_ms"]["min"] <= j["latency_ms"]["p50"] <= j["latency_ms"]["p90"] <= j["latency_ms"]["p99"]'
+json 'len(j["layers"]) > 10'
+accepted 'yolox' inspect "$work/m.yoloc"
+accepted '.' verify "$work/m.yoloc"
+
+refused 1 '002' detect "$work/absent.yoloc" "$photos/chelsea.png"
+refused 1 '501|007' detect "$demo/yolox_nano.safetensors" "$photos/chelsea.png"
+refused 1 '002' detect "$work/m.yoloc" "$work/absent.jpg"
+refused 1 '008|007' detect "$work/m.yoloc" "$work/page.pt"
+head -c 20000 "$photos/chelsea.png" >"$work/cut.png"
+refused 1 '008' detect "$work/m.yoloc" "$work/cut.png"
+said 'cut\.png'
+mkdir -p "$work/nothing"
+refused 1 '[0-9]+' detect "$work/m.yoloc" "$work/nothing"
+refused 2 001 detect "$work/m.yoloc"
+refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --rect
+refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --json --txt
+refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --conf 1.5
+refused 1 '[0-9]+' run "$work/m.yoloc" --in "$demo/yolox_nano.safetensors" --out "$work/out"
+head -c 500000 "$work/m.yoloc" >"$work/cut.yoloc"
+refused 1 501 detect "$work/cut.yoloc" "$photos/chelsea.png"
+refused 1 501 inspect "$work/cut.yoloc"
+
+# A disk that is full: nothing is left, exit code 1 or 3.
+"$yoloc" detect "$work/m.yoloc" "$photos/chelsea.png" >/dev/full 2>"$work/stderr"
+[ $? -ne 0 ] || { bad=$((bad + 1)); echo "FAIL: a full output device is not noticed"; }
+
+echo "$count commands, $bad faults, $skipped groups skipped for lack of data"
+[ "$bad" -eq 0 ]

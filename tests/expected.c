@@ -1,0 +1,319 @@
+/*
+ * Trained checkpoints against stored boxes and raw outputs, through the command as a user would:
+ *   expected YOLOC [--only NAME] [COMPILE-OPTION...]
+ * Bounds are those of fp32: edges 0.1 px, scores 5e-4; raw boxes 0.005 px + 1e-4 of the value, raw scores 5e-5.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "datafile.h"
+#include "network.h"
+
+struct checkpoint {
+    const char *name;
+    const char *compile; /* what is compiled; %D stands for the data folder */
+    const char *boxes, *raw, *images;
+};
+
+static const struct checkpoint checkpoints[] = {
+    {"yolov5n_coco80", "%D/weights/pt_yolov5n_coco80_tobymuller233.pt",
+     "boxes/pt_yolov5n_coco80_tobymuller233.json", "raw/pt_yolov5n_coco80_tobymuller233.safetensors", "images"},
+    {"yolov5n_duckie", "%D/weights/pt_yolov5n_duckie_danhgithub.pt", "boxes/pt_yolov5n_duckie_danhgithub.json",
+     "raw/pt_yolov5n_duckie_danhgithub.safetensors", "images"},
+    {"head_plus_final", "%D/weights/pt_yolov3fork_head_plus_final.pt", "boxes/pt_yolov3fork_head_plus_final.json",
+     "raw/pt_yolov3fork_head_plus_final.safetensors", "images"},
+    {"head_pruned20", "%D/weights/pt_yolov3fork_head_pruned20_FUSED_fp32.pt",
+     "boxes/pt_yolov3fork_head_pruned20_FUSED_fp32.json", "raw/pt_yolov3fork_head_pruned20_FUSED_fp32.safetensors",
+     "images"},
+    {"yolox_nano", "models/yolox.yaml --weights models/demo/yolox_nano.safetensors", "boxes/yolox_nano.json",
+     "raw/yolox_nano.safetensors", "images"},
+    {"parts_v8", "%D/weights/parts_v8_detect.pt", "parts/parts_v8_detect.json", NULL, "images/parts"},
+};
+
+struct run {
+    const char *yoloc, *options, *scratch;
+    const struct checkpoint *of;
+    int faults, compared;
+    double worst_edge, worst_score;
+};
+
+static void fault(struct run *r, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    printf("  %s: ", r->of->name);
+    vprintf(format, args);
+    printf("\n");
+    va_end(args);
+    r->faults++;
+}
+
+/* --- the command ---------------------------------------------------------------------------------------- */
+
+/* Runs `yoloc <words>` by the shell, its output into the file `out`; 0 when it exits with 0. */
+static int command(struct run *r, const char *out, const char *words)
+{
+    size_t room = strlen(words) + strlen(out) + strlen(r->yoloc) + 64;
+    char *line = malloc(room);
+    if (!line)
+        return -1;
+    snprintf(line, room, "'%s' %s >'%s' </dev/null", r->yoloc, words, out);
+    fflush(stdout);
+    int rc = system(line);
+    if (rc != 0)
+        fault(r, "exit status %d of %s", rc, line);
+    free(line);
+    return rc;
+}
+
+/* The row's compile words with the data folder put in. */
+static void compile_words(const struct checkpoint *c, char *out, size_t size)
+{
+    char folder[1024];
+    const char *mark = strstr(c->compile, "%D");
+    test_data_path(folder, sizeof folder, "");
+    snprintf(out, size, "%s%s", mark ? folder : "", mark ? mark + 3 : c->compile);
+}
+
+/* The module of that size, compiled once. */
+static int compile(struct run *r, int height, int width, char *module, size_t size)
+{
+    char what[1200], words[2600], log[600];
+    compile_words(r->of, what, sizeof what);
+    snprintf(module, size, "%s/%s-%dx%d.yoloc", r->scratch, r->of->name, width, height);
+    snprintf(log, sizeof log, "%s/compile.log", r->scratch);
+    snprintf(words, sizeof words, "compile %s --imgsz %d,%d %s -o '%s'", what, height, width, r->options,
+             module);
+    return access(module, R_OK) == 0 ? 0 : command(r, log, words);
+}
+
+/* --- raw outputs ---------------------------------------------------------------------------------------- */
+
+static const yoloc_tensor *tensor_named(const yoloc_tensors *t, const char *name)
+{
+    for (size_t i = 0; i < yoloc_tensors_count(t); i++)
+        if (strcmp(yoloc_tensors_at(t, i)->name, name) == 0)
+            return yoloc_tensors_at(t, i);
+    return NULL;
+}
+
+/* Rows of 5 + nc: four box numbers, then objectness and class scores. */
+static void compare_raw(struct run *r, const yoloc_tensor *want, const yoloc_tensor *ours)
+{
+    if (!want || !ours || want->bytes != ours->bytes || want->rank != 3 || ours->dim[2] != want->dim[2]) {
+        fault(r, "raw output is missing or has another shape");
+        return;
+    }
+    const float *a = want->data, *b = ours->data;
+    double worst_box = 0, worst_score = 0;
+    for (size_t i = 0; i < want->bytes / sizeof *a; i++) {
+        double off = fabs((double)a[i] - (double)b[i]);
+        int box = (int64_t)i % want->dim[2] < 4;
+        double bound = box ? 0.005 + 1e-4 * fabs((double)a[i]) : 5e-5;
+        if (!(off <= bound) && r->faults < 10)
+            fault(r, "raw element %zu: %g, wanted %g", i, (double)b[i], (double)a[i]);
+        double *worst = box ? &worst_box : &worst_score;
+        *worst = fmax(*worst, off / (box ? bound : 1));
+    }
+    printf("  %s: raw boxes at most %.2g of their bound, scores %.2g\n", r->of->name, worst_box, worst_score);
+}
+
+static void check_raw(struct run *r)
+{
+    char stored[1200], module[600], out[600], words[3200], name[300], log[600];
+    yoloc_opts o;
+    yoloc_tensors *want = NULL, *ours = NULL;
+    snprintf(name, sizeof name, "expected/%s", r->of->raw);
+    test_data_path(stored, sizeof stored, name);
+    snprintf(out, sizeof out, "%s/out.safetensors", r->scratch);
+    snprintf(log, sizeof log, "%s/run.log", r->scratch);
+    yoloc_opts_init(&o, sizeof o);
+    yoloc *c = test_compiler(&o);
+    if (!c || yoloc_tensors_read(c, stored, &want) != YOLOC_OK) {
+        fault(r, "%s cannot be read", stored);
+        yoloc_close(c);
+        return;
+    }
+    const yoloc_tensor *picture = tensor_named(want, "input_u8");
+    int failed = !picture || compile(r, (int)picture->dim[0], (int)picture->dim[1], module, sizeof module);
+    snprintf(words, sizeof words, "run '%s' --in '%s' --out '%s'", module, stored, out);
+    if (!failed && command(r, log, words) == 0 && yoloc_tensors_read(c, out, &ours) == YOLOC_OK)
+        compare_raw(r, tensor_named(want, "output"), tensor_named(ours, "decoded"));
+    yoloc_tensors_free(want);
+    yoloc_tensors_free(ours);
+    yoloc_close(c);
+}
+
+/* --- boxes ---------------------------------------------------------------------------------------------- */
+
+struct box {
+    int cls;
+    double score, edge[4];
+};
+
+static struct box box_of(const json_t *detection, const char *cls, const char *edges)
+{
+    struct box b = {(int)test_json_number(detection, cls), test_json_number(detection, "score"), {0}};
+    const json_t *list = test_json_list(detection, edges);
+    for (size_t i = 0; i < 4; i++)
+        b.edge[i] = test_json_at(list, i);
+    return b;
+}
+
+static double edge_distance(const struct box *a, const struct box *b)
+{
+    double worst = 0;
+    for (int i = 0; i < 4; i++)
+        worst = fmax(worst, fabs(a->edge[i] - b->edge[i]));
+    return worst;
+}
+
+static double area(const double e[4])
+{
+    return fmax(0, e[2] - e[0]) * fmax(0, e[3] - e[1]);
+}
+
+static double overlap(const struct box *a, const struct box *b)
+{
+    double cut[4] = {fmax(a->edge[0], b->edge[0]), fmax(a->edge[1], b->edge[1]), fmin(a->edge[2], b->edge[2]),
+                     fmin(a->edge[3], b->edge[3])};
+    double common = area(cut), all = area(a->edge) + area(b->edge) - common;
+    return all > 0 ? common / all : 0;
+}
+
+/* Our box that is this stored one: same class, largest overlap, above 0.9; -1: none. */
+static int partner(const struct box *want, const json_t *ours)
+{
+    int best = -1;
+    double most = 0.9;
+    for (size_t i = 0; i < json_array_size(ours); i++) {
+        struct box b = box_of(json_array_get(ours, i), "class", "box");
+        if (b.cls != want->cls || overlap(want, &b) <= most)
+            continue;
+        most = overlap(want, &b);
+        best = (int)i;
+    }
+    return best;
+}
+
+/* Stable results are met box for box; of others, those found by both are compared. */
+static void compare_boxes(struct run *r, const char *image, const char *mode, const json_t *want,
+                          const json_t *ours, int stable)
+{
+    if (stable && json_array_size(want) != json_array_size(ours))
+        fault(r, "%s %s: %zu boxes, wanted %zu", image, mode, json_array_size(ours), json_array_size(want));
+    for (size_t i = 0; i < json_array_size(want); i++) {
+        struct box a = box_of(json_array_get(want, i), "cls", "xyxy");
+        int at = partner(&a, ours);
+        if (at < 0) {
+            if (stable)
+                fault(r, "%s %s: box %zu is missing", image, mode, i);
+            continue;
+        }
+        struct box b = box_of(json_array_get(ours, (size_t)at), "class", "box");
+        double edge = edge_distance(&a, &b), score = fabs(a.score - b.score);
+        if (!(edge <= 0.1 && score <= 5e-4))
+            fault(r, "%s %s: box %zu: edges off by %.3g px, score by %.3g", image, mode, i, edge, score);
+        r->worst_edge = fmax(r->worst_edge, edge);
+        r->worst_score = fmax(r->worst_score, score);
+        r->compared++;
+    }
+}
+
+static json_t *detect_json(struct run *r, const char *module, const char *image, const char *mode,
+                           const json_t *stored)
+{
+    char words[3000], out[600], path[1200], name[300];
+    json_error_t e;
+    snprintf(out, sizeof out, "%s/detect.json", r->scratch);
+    snprintf(name, sizeof name, "%s/%s", r->of->images, image);
+    test_data_path(path, sizeof path, name);
+    snprintf(words, sizeof words, "detect '%s' '%s' --json --conf %.9g --iou %.9g%s", module, path,
+             test_json_number(stored, "conf"), test_json_number(stored, "iou"),
+             strcmp(mode, "rect") == 0 ? " --rect" : "");
+    if (command(r, out, words) != 0)
+        return NULL;
+    json_t *j = json_load_file(out, 0, &e);
+    if (!j || test_json_number(j, "version") != 1 || json_array_size(test_json_list(j, "images")) != 1)
+        fault(r, "%s: detect --json gives no version 1 with one image", image);
+    return j;
+}
+
+static void check_size(struct run *r, const json_t *ours, const json_t *result)
+{
+    const json_t *want = test_json_list(result, "source_wh");
+    if (test_json_number(ours, "width") != test_json_at(want, 0) ||
+        test_json_number(ours, "height") != test_json_at(want, 1))
+        fault(r, "%s: size of the source differs", test_json_text(result, "image"));
+}
+
+static void check_result(struct run *r, const json_t *stored, const json_t *result)
+{
+    char module[600];
+    const char *image = test_json_text(result, "image"), *mode = test_json_text(result, "mode");
+    int size = (int)test_json_number(result, "size");
+    const json_t *flag = json_object_get(result, "stable"), *want = json_object_get(result, "boxes");
+    if (compile(r, size, size, module, sizeof module) != 0)
+        return;
+    json_t *j = detect_json(r, module, image, mode, stored);
+    const json_t *ours = json_array_get(json_object_get(j, "images"), 0);
+    if (ours) {
+        check_size(r, ours, result);
+        compare_boxes(r, image, mode, want ? want : test_json_list(result, "detections"),
+                      test_json_list(ours, "detections"), !flag || json_is_true(flag));
+    }
+    json_decref(j);
+}
+
+static void check_checkpoint(struct run *r)
+{
+    char name[300];
+    snprintf(name, sizeof name, "expected/%s", r->of->boxes);
+    json_t *stored = test_data_json(name);
+    size_t i;
+    json_t *result;
+    json_array_foreach(test_json_list(stored, "results"), i, result)
+        check_result(r, stored, result);
+    json_decref(stored);
+    if (r->of->raw)
+        check_raw(r);
+    printf("%-4s %s: %d boxes, edges within %.3f px, scores within %.2g\n", r->faults ? "FAIL" : "ok",
+           r->of->name, r->compared, r->worst_edge, r->worst_score);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    char options[512] = "";
+    const char *only = NULL, *scratch = getenv("YOLOC_TEST_SCRATCH");
+    if (argc < 2 || !scratch) {
+        fprintf(stderr, "usage: YOLOC_TEST_SCRATCH=folder expected YOLOC [--only NAME] [COMPILE-OPTION...]\n");
+        return 2;
+    }
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+            only = argv[++i];
+        else
+            snprintf(options + strlen(options), sizeof options - strlen(options), "%s ", argv[i]);
+    }
+    if (!test_data_exists("expected/boxes")) {
+        printf("skipped: no expected/boxes below the test data folder\n");
+        return TEST_SKIP;
+    }
+    int faults = 0, boxes = 0, count = 0;
+    for (size_t i = 0; i < sizeof checkpoints / sizeof *checkpoints; i++) {
+        struct run r = {.yoloc = argv[1], .options = options, .scratch = scratch, .of = &checkpoints[i]};
+        if (only && strcmp(only, checkpoints[i].name) != 0)
+            continue;
+        check_checkpoint(&r);
+        faults += r.faults;
+        boxes += r.compared;
+        count++;
+    }
+    printf("%d checkpoints, %d boxes, %d faults\n", count, boxes, faults);
+    return faults || !count;
+}
