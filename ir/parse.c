@@ -226,6 +226,7 @@ static int take_float(struct parser *p, float *out)
         scale += down ? -(int)e : (int)e;
     }
     if (scale < -400 || scale > 400) return FAIL(p, at, E_IR_SYNTAX, "the number has too many digits");
+    if (v == 0) scale = 0; /* 0e400 is 0, not 0 * infinity */
     v = scale < 0 ? v / pow(10, -scale) : v * pow(10, scale);
     *out = (float)(minus ? -v : v);
     return !isfinite(*out) ? FAIL(p, at, E_IR_SYNTAX, "the number is out of a float's range") : 0;
@@ -630,8 +631,10 @@ static int take_op_line(struct parser *p, struct op_line *l)
     l->type_at = p->p;
     if (take_type(p, &l->type)) return -1;
     l->is_view = accept_text(p, "view");
+    skip(p);
+    const char *at = p->p;
     l->is_inline = !l->is_view && accept_text(p, "inline");
-    if (l->is_inline && !p->in_kernel) return SYNTAX(p, "only an op of a kernel can be inline");
+    if (l->is_inline && !p->in_kernel) return FAIL(p, at, E_IR_SYNTAX, "only an op of a kernel can be inline");
     if (accept_text(p, "->") && take_place(p, l)) return -1;
     return accept(p, '@') ? take_loc(p, l) : 0;
 }

@@ -92,8 +92,10 @@ static void check_flags(struct check *c, uint32_t op)
     bool stored = o->flags & YIR_F_STORED, view = o->flags & YIR_F_VIEW;
     if (o->flags & ~(unsigned)(YIR_F_STORED | YIR_F_VIEW) || (stored && view) || o->kernel > c->f->nkernel)
         BROKEN(c, op, "%%%u: flags %u and kernel %u are not possible", op, o->flags, o->kernel);
-    else if (view && (o->kernel || !(yir_opinfo((enum yir_code)o->code)->traits & YIR_T_VIEW)))
-        BROKEN(c, op, "%%%u: %s in kernel %u can't be a view", op, yir_opinfo((enum yir_code)o->code)->name, o->kernel);
+    else if (view && o->kernel)
+        BROKEN(c, op, "%%%u: a view, but in kernel k%u", op, o->kernel);
+    else if (view && !(yir_opinfo((enum yir_code)o->code)->traits & YIR_T_VIEW))
+        BROKEN(c, op, "%%%u: %s can't be a view", op, yir_opinfo((enum yir_code)o->code)->name);
     else if (stored && !o->kernel)
         BROKEN(c, op, "%%%u: stored, but in no kernel", op);
 }
