@@ -46,6 +46,8 @@ struct cg_kernel {
     int64_t scratch_bytes;
     int32_t line;
     double flops, bytes;  /* per image */
+    const char *text;     /* of the program, canonical */
+    size_t text_len;
     uint32_t same_as;     /* index of an earlier kernel with the same program, or its own */
 };
 
@@ -63,12 +65,14 @@ struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, con
 /* --- fast families (fast.def, fast_*.c) --------------------------------------------------------------------- */
 
 struct cg_fast {
-    const char *name;
+    const char *name, *text;
     /* Pure predicate on types, attributes and target; op range as in cg_kernel. */
     bool (*guard)(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t);
     /* Records the program into b (units, memories); grain and so on in k. */
     void (*emit)(struct kb *b, struct cg_kernel *k);
 };
+size_t cg_fast_count(void);
+const struct cg_fast *cg_fast_at(size_t i);
 
 /* --- evaluator (kb_ref.c) ----------------------------------------------------------------------------------- */
 

@@ -53,11 +53,26 @@ static bool computed_here(const struct kb *b, yir_ref r)
     return o->kernel == b->kernel && !(o->flags & (YIR_F_STORED | YIR_F_VIEW));
 }
 
+static bool find_bound(const struct kb *b, uint32_t op, kv *out)
+{
+    for (int i = 0; i < b->nbound; i++)
+        if (b->bound[i].op == op) {
+            *out = b->bound[i].value;
+            return true;
+        }
+    return false;
+}
+
+kv kb_op_at(struct kb *b, uint32_t op, const kv *ix)
+{
+    kv v;
+    return find_bound(b, op, &v) ? v : kb_value(b, op, ix);
+}
+
 kv kb_ref_at(struct kb *b, yir_ref r, const kv *ix)
 {
-    if (yir_kind(r) == YIR_VAL)
-        for (int i = 0; i < b->nbound; i++)
-            if (b->bound[i].op == yir_index(r)) return b->bound[i].value;
+    kv v;
+    if (yir_kind(r) == YIR_VAL && find_bound(b, yir_index(r), &v)) return v;
     if (computed_here(b, r)) return kb_value(b, yir_index(r), ix);
     int mem = yir_kind(r) == YIR_WGT ? kb_mem_weight(b, r, KB_PACK_NONE, 0) : kb_mem_value(b, r);
     kv where = kb_address(b, r, ix);

@@ -15,6 +15,9 @@ typedef kv (*kb_emit_fn)(struct kb *b, const struct site *s, const kv *ix);
 /* Any reference at an index: bound, computed in place, or loaded. */
 kv kb_ref_at(struct kb *b, yir_ref r, const kv *ix);
 
+/* An op of this kernel at an index: bound, or computed in place although it is stored. */
+kv kb_op_at(struct kb *b, uint32_t op, const kv *ix);
+
 /* 0 <= x < size. */
 kv kb_inside(struct kb *b, kv x, int64_t size);
 

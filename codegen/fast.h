@@ -1,0 +1,59 @@
+/* Pieces that the fast families share. */
+#ifndef CG_FAST_H
+#define CG_FAST_H
+
+#include "codegen.h"
+#include "site.h"
+
+#define FAST(name, text)                                                                                          \
+    bool guard_##name(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t);         \
+    void emit_fast_##name(struct kb *b, struct cg_kernel *k);
+#include "fast.def"
+#undef FAST
+
+/* The kernel's op of a code when it has exactly one, else 0. */
+uint32_t cg_only_op(const struct yir_func *f, uint32_t first, uint32_t last, enum yir_code code);
+
+/* Stored ops of the kernel are rank-4 NHWC float with adjacent channels and equal sizes, and all that they need on the way
+ * down to `stop` (an op whose value will be bound; 0: none) keeps channels apart and reads adjacent channels. */
+bool cg_lanes_ok(const struct yir_func *f, uint32_t first, uint32_t last, uint32_t stop);
+
+/* The same, and every op on that way is point-wise: a row may then be any run of pixels. */
+bool cg_pointwise(const struct yir_func *f, uint32_t first, uint32_t last, uint32_t stop);
+
+/* The value lies in memory where this kernel reads it (not computed in place). */
+bool cg_in_memory(const struct yir_func *f, uint32_t kernel, yir_ref r);
+
+/* Body for the channels [lo, hi) in vectors: once inside a loop over whole vectors, once for the rest. c is marked. */
+typedef void (*cg_channel_body)(struct kb *b, void *ctx, kv c);
+void cg_channels(struct kb *b, int64_t lo, int64_t hi, cg_channel_body body, void *ctx);
+
+/* Computes and stores each stored op of the kernel at an index; ops bound before stay bound. */
+void cg_store_all(struct kb *b, uint32_t first, uint32_t last, const kv *ix);
+
+void cg_bind(struct kb *b, uint32_t op, kv value);
+
+/* Batch number and unit within the image. */
+void cg_split_unit(struct kb *b, int64_t units, kv *n, kv *u);
+
+/* Rows of the input map as a window op needs them, for output rows [row0, row0 + rows), in scratch, dense
+ * [line][column][channels, rounded up to `align`], zero around the map. */
+struct cg_window {
+    int64_t kernel[2], stride[2], dil[2], pad[2]; /* vertical, horizontal; pad: top, left */
+};
+struct cg_packed {
+    int mem;
+    int64_t lines, columns, channels; /* channels: with padding */
+};
+/* Scratch elements that packing `rows` rows takes. */
+int64_t cg_packed_size(const struct cg_window *w, int64_t rows, int64_t out_width, int64_t channels);
+struct cg_packed cg_pack_rows(struct kb *b, yir_ref x, const struct cg_window *w, kv n, kv row0, int64_t rows, int64_t out_width,
+                              int64_t align);
+
+/* Rows a unit takes: units enough to share out, pixels enough for weights to be read once for many, scratch within cache. */
+int64_t cg_rows_per_unit(int64_t height, int64_t width, int64_t scratch_row_elems);
+
+/* Pixels held in registers at once: at most `most`, few left-overs in a row of `width`. */
+int64_t cg_pixels(int64_t width, int64_t most);
+
+#endif
