@@ -128,13 +128,14 @@ struct yir_op {
     yir_type type;
     uint32_t src;    /* first operand in func.ref[] */
     uint32_t attr;   /* first word in func.word[] */
-    uint32_t kernel; /* 1 + index in func.kernel[]; 0: none (before fuse; and views after it) */
+    uint32_t kernel; /* 1 + index in func.kernel[]; 0: none (before fuse; views after it) */
     uint32_t loc;    /* index in func.loc[] */
 };
 _Static_assert(sizeof(struct yir_op) == 24, "op record grew");
 
-/* STORED: the value is written to memory by its kernel (set by fuse). VIEW: an alias of memory that others write (set by
- * views): no code. Neither, after fuse: computed where it is read, inside its kernel. */
+/* Set by fuse. STORED: the value is written to memory by its kernel. VIEW: an alias of memory that others write: no code
+ * and no kernel (concat, either: its operands live in it; slice: it lives in its operand). Neither, after fuse: computed
+ * where it is read, inside its kernel. */
 enum { YIR_F_STORED = 1, YIR_F_VIEW = 2 };
 
 struct yir_place_of { /* source of an op: yaml position, and the module path "model.2.cv1" (or "") */

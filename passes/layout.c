@@ -7,7 +7,9 @@ struct layout {
     struct rebuild r;
     yir_ref *input, *weight; /* their NHWC casts, NIL before the first reader */
     uint32_t *uses;          /* of old values */
-    bool *taken;             /* old values that are an output already */
+    uint32_t *output;        /* old value -> 1 + the first output it is, 0: none */
+    uint32_t *next;          /* output -> 1 + the next output that is the same value */
+    yir_ref *given;          /* what each output is in the new function */
 };
 
 static bool is_map(const struct yir_tdesc *d)
@@ -66,13 +68,30 @@ static void emit_op(struct layout *l, uint32_t op)
 static yir_ref outside(struct layout *l, yir_ref old)
 {
     struct yir_func *f = l->r.f;
-    yir_ref x = yir_map(l->r.map, old);
-    f->cur_loc = yir_kind(x) == YIR_VAL ? yir_opof(f, x)->loc : 0;
+    yir_ref x = inside(l, old);
     const struct yir_tdesc *d = yir_desc(f, x);
-    if (is_map(d)) return cast(f, inside(l, old), d->dtype, YIR_NCHW);
-    bool own = yir_kind(x) == YIR_VAL && l->uses[yir_index(old)] == 1 && !l->taken[yir_index(x)];
-    if (yir_kind(x) == YIR_VAL) l->taken[yir_index(x)] = true;
+    f->cur_loc = yir_kind(x) == YIR_VAL ? yir_opof(f, x)->loc : 0;
+    if (is_map(d)) return cast(f, x, d->dtype, YIR_NCHW);
+    bool own = yir_kind(x) == YIR_VAL && l->uses[yir_index(old)] == 1;
     return own ? x : cast(f, x, d->dtype, d->layout);
+}
+
+/* Copies stand next to what they copy, so that this need not live on. */
+static void give_out(struct layout *l, uint32_t op)
+{
+    for (uint32_t i = l->output[op]; i; i = l->next[i - 1])
+        l->given[i - 1] = outside(l, l->r.old->output[i - 1].ref);
+}
+
+static void find_outputs(struct layout *l)
+{
+    const struct yir_func *f = l->r.old;
+    for (uint32_t i = f->noutput; i > 0; i--) {
+        yir_ref x = f->output[i - 1].ref;
+        if (yir_kind(x) != YIR_VAL) continue;
+        l->next[i - 1] = l->output[yir_index(x)];
+        l->output[yir_index(x)] = i;
+    }
 }
 
 int pass_layout(struct pass *p)
@@ -81,11 +100,19 @@ int pass_layout(struct pass *p)
     struct layout l = {.uses = yir_uses(old, p->arena)};
     l.input = yir_alloc_n(p->arena, old->ninput, sizeof *l.input);
     l.weight = yir_alloc_n(p->arena, old->nweight, sizeof *l.weight);
+    l.output = yir_alloc_n(p->arena, old->nop, sizeof *l.output);
+    l.next = yir_alloc_n(p->arena, old->noutput, sizeof *l.next);
+    l.given = yir_alloc_n(p->arena, old->noutput, sizeof *l.given);
     pass_rebuild_begin(&l.r, p);
-    for (uint32_t i = 1; i < old->nop && !l.r.failed; i++) emit_op(&l, i);
-    if (l.r.failed) return -1;
-    l.taken = yir_alloc_n(p->arena, l.r.f->nop, sizeof *l.taken);
-    for (uint32_t i = 0; i < old->noutput; i++)
-        yir_add_output(l.r.f, old->output[i].name, outside(&l, old->output[i].ref), old->output[i].layer);
+    find_outputs(&l);
+    for (uint32_t i = 1; i < old->nop; i++) {
+        emit_op(&l, i);
+        if (l.r.failed) return -1;
+        give_out(&l, i);
+    }
+    for (uint32_t i = 0; i < old->noutput; i++) {
+        yir_ref x = old->output[i].ref;
+        yir_add_output(l.r.f, old->output[i].name, yir_kind(x) == YIR_VAL ? l.given[i] : outside(&l, x), old->output[i].layer);
+    }
     return pass_rebuild_done(&l.r, p);
 }
