@@ -27,7 +27,10 @@ static yolort_status choose_program(yolort_module *m, const struct rt_error *e)
     char why[192], all[512] = "";
     struct rt_error reason = {why, sizeof why};
     size_t used = 0;
-    for (uint32_t i = 0; i < m->t.file.header->ntarget; i++) {
+    uint32_t n = m->t.file.header->ntarget;
+    for (uint32_t i = 0; i < n; i++)
+        RT_TRY(rt_tables_target(&m->t, i, e));
+    for (uint32_t i = 0; i < n; i++) {
         RT_TRY(rt_tables_target(&m->t, i, e));
         const struct ym_target *r = m->t.target;
         const char *str = m->t.strings;
@@ -38,8 +41,9 @@ static yolort_status choose_program(yolort_module *m, const struct rt_error *e)
         if (!s) return YOLORT_OK;
         m->dev = NULL;
         if (s != YOLORT_INCOMPATIBLE) return rt_fail(e, s, "TARGET %u: %s", i, why);
-        int n = snprintf(all + used, sizeof all - used, "%s%.64s %s", used ? "; " : "", str + r->name, why);
-        if (n > 0) used = used + (size_t)n < sizeof all ? used + (size_t)n : sizeof all - 1;
+        int more =
+            snprintf(all + used, sizeof all - used, "%s%.64s %s", used ? "; " : "", str + r->name, why);
+        if (more > 0) used = used + (size_t)more < sizeof all ? used + (size_t)more : sizeof all - 1;
     }
     return rt_fail(e, YOLORT_INCOMPATIBLE, "%s", all);
 }

@@ -1,0 +1,635 @@
+/* The loader: what a good file says, and every way a file can be bad, damaged or for another machine. */
+#include <criterion/criterion.h>
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "modbuild.h"
+#include "runtime/cpufeature.h"
+#include "runtime/yolort.h"
+
+static char text[512];
+
+/* Loads and frees again; the text of a failure is in `text`. */
+static yolort_status load(const void *bytes, size_t size)
+{
+    yolort_module *m = NULL;
+    memset(text, 'x', sizeof text);
+    yolort_status s = yolort_load(&m, bytes, size, text, sizeof text);
+    cr_expect_eq(m != NULL, s == YOLORT_OK);
+    if (s) cr_expect(memchr(text, 0, sizeof text) && text[0] && !strchr(text, '\n'), "one line of text");
+    yolort_module_free(m);
+    return s;
+}
+
+static yolort_status load_built(struct modbuild *b)
+{
+    size_t size;
+    uint8_t *bytes = modbuild_finish(b, &size);
+    yolort_status s = load(bytes, size);
+    free(bytes);
+    return s;
+}
+
+static void expect(struct modbuild *b, yolort_status want, const char *part)
+{
+    yolort_status s = load_built(b);
+    cr_expect_eq(s, want, "%s: %s: %s", part, yolort_status_name(s), text);
+    if (s) cr_expect(strstr(text, part), "\"%s\" is not in \"%s\"", part, text);
+}
+
+Test(rt_module, describes)
+{
+    struct modbuild b;
+    size_t size;
+    yolort_module *m = NULL;
+    modbuild_init(&b);
+    uint8_t *bytes = modbuild_finish(&b, &size);
+    cr_assert_eq(yolort_load(&m, bytes, size, NULL, 0), YOLORT_OK);
+    const yolort_info *i = yolort_module_info(m);
+    cr_expect_str_eq(i->model, "tiny");
+    cr_expect_str_eq(i->task, "detect");
+    cr_expect_str_eq(i->target, "cpu:test");
+    cr_expect_str_eq(i->precision, "f32");
+    cr_expect_str_eq(i->producer, "yoloc 1.2.3");
+    cr_expect_eq(i->head, YOLORT_HEAD_FREE);
+    cr_expect_eq(i->letterbox, YOLORT_SQUARE);
+    cr_expect(i->nc == 2 && i->height == 8 && i->width == 8 && i->max_batch == 2 && i->stride == 4);
+    cr_expect(i->max_det == 300 && i->conf == 0.25f && i->iou == 0.5f);
+    cr_expect_str_eq(i->names[0], "cat");
+    cr_expect_str_eq(i->names[1], "dog");
+    cr_expect_eq(i->arena_bytes, 1536);
+    cr_expect_eq(i->constant_bytes, 96);
+    cr_expect_gt(i->code_bytes, 0);
+    cr_expect_eq(yolort_io_count(m), 4);
+    const yolort_io *io = yolort_io_at(m, MB_DECODED);
+    cr_expect_str_eq(io->name, "decoded");
+    cr_expect(io->dtype == YOLORT_F32 && io->is_output && io->rank == 3);
+    cr_expect(io->dim[0] == 2 && io->dim[1] == 6 && io->dim[2] == 2 && io->bytes_per_image == 48);
+    cr_expect_eq(yolort_io_find(m, "echo"), MB_ECHO);
+    cr_expect_eq(yolort_io_find(m, "nothing"), -1);
+    cr_expect_eq(yolort_io_find(m, NULL), -1);
+    cr_expect_null(yolort_io_at(m, 4));
+    cr_expect_eq(yolort_step_count(m), 4);
+    yolort_module_free(m);
+    free(bytes);
+}
+
+/* Bytes at any address: only a copy can be aligned. */
+Test(rt_module, unaligned_bytes)
+{
+    struct modbuild b;
+    size_t size;
+    yolort_module *m = NULL;
+    modbuild_init(&b);
+    uint8_t *bytes = modbuild_finish(&b, &size), *odd = malloc(size + 3);
+    memcpy(odd + 3, bytes, size);
+    cr_assert_eq(yolort_load(&m, odd + 3, size, NULL, 0), YOLORT_OK);
+    memset(odd, 0, size + 3);
+    cr_expect_str_eq(yolort_module_info(m)->names[1], "dog");
+    yolort_module_free(m);
+    free(odd);
+    free(bytes);
+}
+
+Test(rt_module, null_arguments)
+{
+    yolort_module *m = NULL;
+    char t[8] = "";
+    uint64_t wrong[64] = {0};
+    cr_expect_eq(yolort_load(NULL, t, 8, t, 8), YOLORT_ARG);
+    cr_expect_eq(yolort_load(&m, NULL, 8, t, 8), YOLORT_ARG);
+    cr_expect_eq(yolort_load_file(NULL, "x", t, 8), YOLORT_ARG);
+    cr_expect_eq(yolort_load_file(&m, NULL, t, 8), YOLORT_ARG);
+    yolort_module_free(NULL);
+    cr_expect_null(yolort_module_info(NULL));
+    cr_expect_null(yolort_module_info((yolort_module *)(void *)wrong));
+    cr_expect_eq(yolort_io_count(NULL), 0);
+    cr_expect_eq(yolort_step_count(NULL), 0);
+    cr_expect_null(yolort_io_at(NULL, 0));
+    cr_expect_eq(yolort_io_find(NULL, "x"), -1);
+    cr_expect_null(m);
+}
+
+Test(rt_module, text_is_cut)
+{
+    char t[8] = "zzzzzzz";
+    yolort_module *m;
+    cr_expect_eq(yolort_load_file(&m, "no/such/file", t, 4), YOLORT_IO);
+    cr_expect_str_eq(t, "no/");
+    cr_expect_eq(t[4], 'z');
+}
+
+/* --- damage ----------------------------------------------------------------------------------------------------- */
+
+Test(rt_module, every_bit, .timeout = 120)
+{
+    struct modbuild b;
+    size_t size, integrity = 0;
+    modbuild_init(&b);
+    uint8_t *bytes = modbuild_finish(&b, &size);
+    for (size_t bit = 0; bit < size * 8; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        yolort_status s = load(bytes, size);
+        cr_assert_neq(s, YOLORT_OK, "bit %zu", bit);
+        integrity += s == YOLORT_INTEGRITY;
+        /* Before the digest only magic, versions and size are looked at. */
+        cr_assert(bit < offsetof(struct ym_header, digest) * 8 || s == YOLORT_INTEGRITY, "bit %zu", bit);
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    cr_expect_eq(integrity, (size - offsetof(struct ym_header, digest)) * 8);
+    cr_expect_eq(load(bytes, size), YOLORT_OK);
+    free(bytes);
+}
+
+Test(rt_module, every_length)
+{
+    struct modbuild b;
+    size_t size;
+    modbuild_init(&b);
+    uint8_t *bytes = modbuild_finish(&b, &size), *longer = aligned_alloc(64, size + 64);
+    for (size_t n = 0; n < size; n++) {
+        /* A fresh allocation of just this size, so that a sanitizer sees each byte read too many. */
+        uint8_t *part = aligned_alloc(64, n ? n : 64);
+        memcpy(part, bytes, n);
+        cr_assert_eq(load(part, n), YOLORT_FORMAT, "%zu bytes", n);
+        free(part);
+    }
+    memset(longer, 0, size + 64);
+    memcpy(longer, bytes, size);
+    cr_expect_eq(load(longer, size + 1), YOLORT_FORMAT);
+    cr_expect_eq(load(longer, size + 64), YOLORT_FORMAT);
+    free(longer);
+    free(bytes);
+}
+
+/* --- bad fields under a right digest ---------------------------------------------------------------------------- */
+
+struct fault {
+    size_t at, width; /* of the field in struct modbuild */
+    uint64_t value;
+    yolort_status status;
+    const char *part; /* of the text */
+};
+
+#define FIELD(f) offsetof(struct modbuild, f), sizeof ((struct modbuild *)0)->f
+#define F32(bits) bits
+#define NEG(v) ((uint64_t)(v))
+#define BAD_STRING 0x10000
+#define FORMAT YOLORT_FORMAT
+#define LIMIT YOLORT_LIMIT
+#define INCOMPATIBLE YOLORT_INCOMPATIBLE
+
+/* clang-format off */
+static const struct fault faults[] = {
+    {FIELD(header.format), 2, INCOMPATIBLE, "has format version 2, this runtime reads version 1"},
+    {FIELD(header.byte_order), 0x04030201, INCOMPATIBLE, "byte order"},
+    {FIELD(header.features), 1, INCOMPATIBLE, "reader features 0x1"},
+    {FIELD(header.ntarget), 65, LIMIT, "65 programs"},
+    {FIELD(header.ntarget), 2, FORMAT, "no section TARGET 1"},
+    {FIELD(header.magic), 0, FORMAT, "not a yoloc module"},
+    {FIELD(without), 1 << YM_STRINGS, FORMAT, "STRINGS"},
+    {FIELD(without), 1 << YM_META, FORMAT, "no section META"},
+    {FIELD(without), 1 << YM_NAMES, FORMAT, "no section NAMES"},
+    {FIELD(without), 1 << YM_WEIGHT, FORMAT, "WEIGHTS without WEIGHT"},
+    {FIELD(without), 1 << YM_WEIGHTS, FORMAT, "outside WEIGHTS"},
+    {FIELD(without), 1 << YM_TARGET, FORMAT, "no section TARGET"},
+    {FIELD(without), 1 << YM_IO, FORMAT, "no section IO"},
+    {FIELD(without), 1 << YM_KERNEL, FORMAT, "no section KERNEL"},
+    {FIELD(without), 1 << YM_STEP, FORMAT, "no section STEP"},
+    {FIELD(without), 1 << YM_ARG, FORMAT, "no section ARG"},
+    {FIELD(without), 1 << YM_CODE, FORMAT, "no section CODE"},
+    {FIELD(without), 1 << YM_CONSTANTS, FORMAT, "leave its slot of 0"},
+    {FIELD(cut), 1 << YM_STRINGS, FORMAT, "STRINGS"},
+    {FIELD(cut), 1 << YM_META, FORMAT, "META 0: 71 bytes"},
+    {FIELD(cut), 1 << YM_NAMES, FORMAT, "NAMES"},
+    {FIELD(cut), 1 << YM_WEIGHT, FORMAT, "WEIGHT"},
+    {FIELD(cut), 1 << YM_WEIGHTS, FORMAT, "outside WEIGHTS"},
+    {FIELD(cut), 1 << YM_TARGET, FORMAT, "TARGET"},
+    {FIELD(cut), 1 << YM_IO, FORMAT, "IO"},
+    {FIELD(cut), 1 << YM_KERNEL, FORMAT, "KERNEL"},
+    {FIELD(cut), 1 << YM_STEP, FORMAT, "STEP"},
+    {FIELD(cut), 1 << YM_ARG, FORMAT, "ARG"},
+    {FIELD(cut), 1 << YM_CONSTANTS, FORMAT, "leave its slot"},
+    {FIELD(strings[0]), 'x', FORMAT, "STRINGS"},
+    {FIELD(nstrings), 0, FORMAT, "STRINGS"},
+    {FIELD(meta.model), BAD_STRING, FORMAT, "META: model: string 65536 is outside"},
+    {FIELD(meta.task), BAD_STRING, FORMAT, "META: task"},
+    {FIELD(meta.weights_from), BAD_STRING, FORMAT, "META: weights_from"},
+    {FIELD(meta.options), 0xffffffff, FORMAT, "META: options"},
+    {FIELD(meta.head), 4, FORMAT, "META: head 4"},
+    {FIELD(meta.letterbox), 3, FORMAT, "META: letterbox 3"},
+    {FIELD(meta.nc), NEG(-1), FORMAT, "META: -1 classes"},
+    {FIELD(meta.nc), 0, FORMAT, "META: 0 classes"},
+    {FIELD(meta.nc), 65537, FORMAT, "META: 65537 classes"},
+    {FIELD(meta.nc), 3, FORMAT, "NAMES: 2 names of 3"},
+    {FIELD(meta.height), 0, FORMAT, "META: 8 x 0"},
+    {FIELD(meta.width), 65536, FORMAT, "META: 65536 x 8"},
+    {FIELD(meta.max_batch), 0, FORMAT, "META: batch 0"},
+    {FIELD(meta.max_batch), 65537, FORMAT, "META: batch 65537"},
+    {FIELD(meta.stride), 0, FORMAT, "META: stride 0"},
+    {FIELD(meta.max_det), NEG(-1), FORMAT, "META: max_det -1"},
+    {FIELD(meta.conf), F32(0x7fc00000), FORMAT, "META: conf nan"},
+    {FIELD(meta.conf), F32(0xbf800000), FORMAT, "META: conf -1"},
+    {FIELD(meta.iou), F32(0x7f800000), FORMAT, "iou inf"},
+    {FIELD(name[1]), BAD_STRING, FORMAT, "NAMES"},
+    {FIELD(weight[0].name), 0, FORMAT, "WEIGHT: name: empty"},
+    {FIELD(weight[0].dtype), 9, FORMAT, "WEIGHT 0: bad type"},
+    {FIELD(weight[0].rank), 7, FORMAT, "WEIGHT 0: bad type"},
+    {FIELD(weight[0].rank), 1, FORMAT, "WEIGHT 0: bad type"},
+    {FIELD(weight[0].dim[0]), 0, FORMAT, "WEIGHT 0: bad type"},
+    {FIELD(weight[0].dim[0]), NEG(-4), FORMAT, "WEIGHT 0: bad type"},
+    {FIELD(weight[0].dim[0]), 1ull << 61, FORMAT, "WEIGHT 0: bad type"},
+    {FIELD(weight[0].pad[1]), 1, FORMAT, "WEIGHT 0: bad type"},
+    {FIELD(weight[0].size), 60, FORMAT, "WEIGHT 0: 60 bytes instead of 64"},
+    {FIELD(weight[0].offset), 64, FORMAT, "WEIGHT 0: at 64"},
+    {FIELD(weight[0].offset), 1, FORMAT, "WEIGHT 0: at 1"},
+    {FIELD(weight[0].offset), NEG(-64), FORMAT, "outside WEIGHTS"},
+    {FIELD(target[0].kind), 2, INCOMPATIBLE, "cpu:test needs a device this runtime has not"},
+    {FIELD(target[0].name), 0, FORMAT, "TARGET: name"},
+    {FIELD(target[0].arch), 0, FORMAT, "TARGET: arch"},
+    {FIELD(target[0].features), BAD_STRING, FORMAT, "TARGET: features"},
+    {FIELD(target[0].precision), BAD_STRING, FORMAT, "TARGET: precision"},
+    {FIELD(target[0].compiler), BAD_STRING, FORMAT, "TARGET: compiler"},
+    {FIELD(target[0].arena_size), 1ull << 43, LIMIT, "TARGET 0: an arena"},
+    {FIELD(target[0].arena_size), 1535, FORMAT, "ARG 1: 1536 bytes at 0 leave its slot of 1535"},
+    {FIELD(target[0].scratch_size), 1ull << 33, LIMIT, "TARGET 0: scratch"},
+    {FIELD(target[0].max_batch), 0, FORMAT, "TARGET 0: batch 0"},
+    {FIELD(target[0].max_batch), 3, FORMAT, "dim 0 is not the batch"},
+    {FIELD(target[0].height), 0, FORMAT, "TARGET 0: 8 x 0"},
+    {FIELD(target[0].width), 65536, FORMAT, "TARGET 0: 65536 x 8"},
+    {FIELD(target[0].checked), 2, FORMAT, "TARGET 0: checked is 2"},
+    {FIELD(nio), 0, FORMAT, "ARG 0: io 0"},
+    {FIELD(nio), 129, LIMIT, "129 inputs and outputs"},
+    {FIELD(io[0].name), 0, FORMAT, "IO: name: empty"},
+    {FIELD(io[1].dtype), 9, FORMAT, "IO 1 (images): bad type"},
+    {FIELD(io[1].rank), 0, FORMAT, "IO 1 (images): bad type"},
+    {FIELD(io[1].rank), 7, FORMAT, "IO 1 (images): bad type"},
+    {FIELD(io[1].dim[3]), 0, FORMAT, "IO 1 (images): bad type"},
+    {FIELD(io[1].dim[5]), 1, FORMAT, "IO 1 (images): bad type"},
+    {FIELD(io[1].dim[3]), 1ull << 40, LIMIT, "IO 1 (images)"},
+    {FIELD(io[1].dim[3]), NEG(-8), FORMAT, "IO 1 (images): bad type"},
+    {FIELD(io[1].dim[3]), 1ull << 62, FORMAT, "IO 1 (images): bad type"},
+    {FIELD(io[1].dim[0]), 1, FORMAT, "IO 1 (images): dim 0"},
+    {FIELD(io[1].flags), YM_IO_LAYER, FORMAT, "IO 1 (images): flags 0x2"},
+    {FIELD(io[1].flags), 4, FORMAT, "IO 1 (images): flags 0x4"},
+    {FIELD(io[1].pad), 1, FORMAT, "IO 1 (images): padding"},
+    {FIELD(io[0].dim[1]), 7, FORMAT, "input_u8 is no picture of 8 x 8"},
+    {FIELD(io[0].dim[2]), 9, FORMAT, "input_u8 is no picture"},
+    {FIELD(io[0].dim[3]), 4, FORMAT, "input_u8 is no picture"},
+    {FIELD(io[0].dtype), YOLORT_I8, FORMAT, "input_u8 is no picture"},
+    {FIELD(io[0].rank), 5, FORMAT, "IO 0 (input_u8): bad type"},
+    {FIELD(io[2].dim[1]), 7, FORMAT, "decoded does not hold rows of 6"},
+    {FIELD(io[2].dtype), YOLORT_I32, FORMAT, "decoded does not hold"},
+    {FIELD(io[2].flags), 0, FORMAT, "decoded does not hold"},
+    {FIELD(meta.head), YOLORT_HEAD_ANCHOR, FORMAT, "decoded does not hold rows of 7"},
+    {FIELD(kernel[5].name), 0, FORMAT, "KERNEL: name"},
+    {FIELD(kernel[5].family), BAD_STRING, FORMAT, "KERNEL: family"},
+    {FIELD(kernel[5].offset), 480, FORMAT, "KERNEL 5: entry 480"},
+    {FIELD(nkernel), 1, FORMAT, "STEP 0: kernel 1 of 1"},
+    {FIELD(arg[2].slot), 3, FORMAT, "ARG 2: slot 3"},
+    {FIELD(arg[2].io), 4, FORMAT, "ARG 2: io 4"},
+    {FIELD(arg[1].io), 1, FORMAT, "ARG 1: io 1"},
+    {FIELD(arg[1].size), 1537, FORMAT, "ARG 1: 1537 bytes"},
+    {FIELD(arg[1].offset), 1, FORMAT, "ARG 1: 1536 bytes at 1"},
+    {FIELD(arg[1].offset), NEG(-1), FORMAT, "ARG 1"},
+    {FIELD(arg[1].size), NEG(-1), FORMAT, "ARG 1"},
+    {FIELD(arg[0].size), 385, FORMAT, "ARG 0: 385 bytes at 0 leave its slot of 384"},
+    {FIELD(arg[6].size), 97, FORMAT, "ARG 6: 97 bytes at 0 leave its slot of 96"},
+    {FIELD(arg[7].size), 97, FORMAT, "ARG 7: 97 bytes"},
+    {FIELD(narg), 7, FORMAT, "STEP 3: arguments 6 + 2 of 7"},
+    {FIELD(nstep), 3, FORMAT, "IO 2 (decoded): with some input, no step writes it"},
+    {FIELD(step[0].label), BAD_STRING, FORMAT, "STEP: label"},
+    {FIELD(step[0].need[0]), 1 << MB_ECHO, FORMAT, "STEP 0: need names what is no input"},
+    {FIELD(step[0].need[1]), 1, FORMAT, "STEP 0: need"},
+    {FIELD(step[0].need[0]), 0, FORMAT, "STEP 0: may run without its argument input_u8"},
+    {FIELD(step[0].need[0]), 3, FORMAT, "STEP 0: may run without its argument input_u8"},
+    {FIELD(step[0].want[0]), 0, FORMAT, "STEP 0: want"},
+    {FIELD(step[0].want[0]), 1 << MB_IMAGES, FORMAT, "STEP 0: want"},
+    {FIELD(step[0].want[1]), 1ull << 63, FORMAT, "STEP 0: want"},
+    {FIELD(step[3].want[0]), 1 << MB_DECODED | 1 << MB_ECHO, FORMAT, "STEP 3: may run without its argument decoded"},
+    {FIELD(step[3].need[0]), 1 << MB_IMAGES, FORMAT, "IO 2 (decoded): with some input"},
+    {FIELD(step[0].kernel), MB_NKERNEL, FORMAT, "STEP 0: kernel 6 of 6"},
+    {FIELD(step[0].narg), 65, FORMAT, "STEP 0: arguments 0 + 65"},
+    {FIELD(step[0].first_arg), 0xffffffff, FORMAT, "STEP 0: arguments"},
+    {FIELD(step[0].line), NEG(-1), FORMAT, "STEP 0: line -1"},
+    {FIELD(step[0].grain), 0, FORMAT, "STEP 0: grain"},
+    {FIELD(step[0].units), 0, FORMAT, "STEP 0: 0 units"},
+    {FIELD(step[0].units), NEG(-1), FORMAT, "STEP 0: -1 units"},
+    {FIELD(step[0].units), 1ull << 60, FORMAT, "STEP 0"},
+    {FIELD(step[0].scratch), 65, FORMAT, "STEP 0: 65 bytes of scratch"},
+    {FIELD(step[0].flops), 0x7ff8000000000000, FORMAT, "STEP 0: flops"},
+    {FIELD(step[0].bytes), 0x7ff0000000000000, FORMAT, "STEP 0: flops"},
+    {FIELD(step[0].flops), 0xbff0000000000000, FORMAT, "STEP 0: flops"},
+    {FIELD(step[0].bytes), 0xbff0000000000000, FORMAT, "STEP 0: flops"},
+};
+/* clang-format on */
+
+/* 65 arguments are there for the row that names so many; an unused 129th io gets a name of its own. */
+static void make_room(struct modbuild *b)
+{
+    for (uint32_t i = b->narg; i < 80; i++) b->arg[i] = (struct ym_arg){0};
+    b->narg = b->narg == 8 ? 80 : b->narg;
+}
+
+Test(rt_module, bad_fields)
+{
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        const struct fault *f = &faults[i];
+        struct modbuild b;
+        modbuild_init(&b);
+        memcpy((uint8_t *)&b + f->at, &f->value, f->width);
+        make_room(&b);
+        expect(&b, f->status, f->part);
+    }
+}
+
+/* What is odd and yet allowed. */
+Test(rt_module, good_fields)
+{
+    struct modbuild b;
+    modbuild_init(&b);
+    b.without = 1 << YM_WEIGHT | 1 << YM_WEIGHTS | 1 << YM_IR;
+    expect(&b, YOLORT_OK, "");
+    modbuild_init(&b);
+    b.name[0] = 0;
+    b.step[1].label = 0;
+    expect(&b, YOLORT_OK, "");
+    modbuild_init(&b);
+    b.meta.head = 0, b.meta.nc = 0, b.meta.stride = 0;
+    b.without = 1 << YM_NAMES;
+    expect(&b, YOLORT_OK, "");
+    modbuild_init(&b);
+    b.meta.head = YOLORT_HEAD_X, b.meta.nc = 3;
+    b.name[b.nname++] = 0;
+    b.io[MB_DECODED].dim[1] = 3, b.io[MB_DECODED].dim[2] = 8;
+    b.constant[24] = 0, b.nconstant = 24;
+    expect(&b, YOLORT_OK, "");
+}
+
+Test(rt_module, twice_the_name)
+{
+    struct modbuild b;
+    modbuild_init(&b);
+    b.io[3].name = b.io[1].name;
+    expect(&b, YOLORT_FORMAT, "IO 1 and 3 are both \"images\"");
+}
+
+/* Neither inputs nor outputs. */
+Test(rt_module, one_sided)
+{
+    struct modbuild b;
+    modbuild_init(&b);
+    b.nio = 1, b.nstep = 0, b.narg = 0;
+    expect(&b, YOLORT_FORMAT, "no input, or no output");
+    modbuild_init(&b);
+    b.io[0] = b.io[MB_ECHO];
+    b.nio = 1, b.nstep = 0, b.narg = 0;
+    expect(&b, YOLORT_FORMAT, "no input, or no output");
+}
+
+/* --- bad section tables ----------------------------------------------------------------------------------------- */
+
+struct table_fault {
+    uint32_t row;
+    size_t at, width; /* of the field in struct ym_section */
+    uint64_t value;
+    yolort_status status;
+    const char *part;
+};
+
+#define SECTION(f) offsetof(struct ym_section, f), sizeof ((struct ym_section *)0)->f
+
+static const struct table_fault table_faults[] = {
+    {0, SECTION(kind), 0, INCOMPATIBLE, "section 0 is of kind 0"},
+    {0, SECTION(kind), 7, INCOMPATIBLE, "section 0 is of kind 7"},
+    {0, SECTION(kind), 0xffffffff, INCOMPATIBLE, "unknown here"},
+    {1, SECTION(kind), YM_STRINGS, FORMAT, "section 1 (STRINGS): there are two"},
+    {1, SECTION(index), 1, FORMAT, "section 1 (META): bad index 1"},
+    {6, SECTION(index), 1, FORMAT, "section 6 (TARGET): bad index 1"},
+    {7, SECTION(kind), YM_TARGET, FORMAT, "section 7 (TARGET): there are two"},
+    {1, SECTION(offset), 64, FORMAT, "section 1 (META) is at 64 instead of"},
+    {12, SECTION(offset), 1ull << 40, FORMAT, "section 12 (CONSTANTS) is at"},
+    {12, SECTION(size), 1ull << 40, FORMAT, "section 12 (CONSTANTS) leaves the file"},
+    {12, SECTION(size), UINT64_MAX, FORMAT, "section 12 (CONSTANTS) leaves the file"},
+    {12, SECTION(size), 20, FORMAT, "bytes after the last section"},
+    {11, SECTION(size), 1, FORMAT, "section 12 (CONSTANTS) is at"},
+};
+
+Test(rt_module, bad_sections)
+{
+    for (size_t i = 0; i < sizeof table_faults / sizeof *table_faults; i++) {
+        const struct table_fault *f = &table_faults[i];
+        struct modbuild b;
+        size_t size;
+        modbuild_init(&b);
+        uint8_t *bytes = modbuild_finish(&b, &size);
+        memcpy(bytes + sizeof b.header + f->row * sizeof(struct ym_section) + f->at, &f->value, f->width);
+        modbuild_sign(bytes, size);
+        yolort_status s = load(bytes, size);
+        cr_expect_eq(s, f->status, "%s: %s: %s", f->part, yolort_status_name(s), text);
+        cr_expect(strstr(text, f->part), "\"%s\" is not in \"%s\"", f->part, text);
+        free(bytes);
+    }
+}
+
+Test(rt_module, section_counts)
+{
+    struct modbuild b;
+    size_t size;
+    modbuild_init(&b);
+    uint8_t *bytes = modbuild_finish(&b, &size);
+    struct ym_header *h = (struct ym_header *)(void *)bytes;
+    h->nsection = YM_MAX_SECTIONS + 1;
+    modbuild_sign(bytes, size);
+    cr_expect_eq(load(bytes, size), YOLORT_LIMIT);
+    h->nsection = YM_MAX_SECTIONS;
+    modbuild_sign(bytes, size);
+    cr_expect_eq(load(bytes, size), YOLORT_FORMAT);
+    cr_expect(strstr(text, "cut short"), "%s", text);
+    h->nsection = 13, h->ntarget = 0;
+    modbuild_sign(bytes, size);
+    cr_expect_eq(load(bytes, size), YOLORT_FORMAT);
+    cr_expect(strstr(text, "no program"), "%s", text);
+    free(bytes);
+}
+
+/* Bytes that no section owns. */
+Test(rt_module, hidden_bytes)
+{
+    struct modbuild b;
+    size_t size;
+    modbuild_init(&b);
+    uint8_t *bytes = modbuild_finish(&b, &size);
+    const struct ym_section *row = (const struct ym_section *)(const void *)(bytes + sizeof b.header);
+    size_t between = (size_t)(row[1].offset + row[1].size), after = (size_t)(row[12].offset + row[12].size);
+    cr_assert(between % 64 && after % 64);
+    const size_t at[] = {between, after, size - 1};
+    for (int i = 0; i < 3; i++) {
+        bytes[at[i]] = 1;
+        modbuild_sign(bytes, size);
+        cr_expect_eq(load(bytes, size), YOLORT_FORMAT);
+        cr_expect(strstr(text, i ? "after the last" : "bytes between sections before section 2 (NAMES)"), "%s", text);
+        bytes[at[i]] = 0;
+    }
+    modbuild_sign(bytes, size);
+    cr_expect_eq(load(bytes, size), YOLORT_OK);
+    free(bytes);
+}
+
+/* A manifest section above its limit; bulk sections have none. */
+Test(rt_module, large_sections)
+{
+    struct modbuild b;
+    size_t size, big = 17 << 20;
+    modbuild_init(&b);
+    uint8_t *bytes = modbuild_finish(&b, &size), *large = aligned_alloc(64, size + big);
+    memset(large, 0, size + big);
+    memcpy(large, bytes, size);
+    struct ym_header *h = (struct ym_header *)(void *)large;
+    struct ym_section *row = (struct ym_section *)(void *)(large + sizeof *h);
+    h->file_size = size + big;
+    row[12].size += big;
+    modbuild_sign(large, size + big);
+    cr_expect_eq(load(large, size + big), YOLORT_OK, "%s", text);
+    row[12].kind = YM_IR;
+    row[3].kind = YM_CONSTANTS;
+    modbuild_sign(large, size + big);
+    cr_expect_eq(load(large, size + big), YOLORT_LIMIT);
+    cr_expect(strstr(text, "section 12 (IR)"), "%s", text);
+    free(large);
+    free(bytes);
+}
+
+/* --- other machines --------------------------------------------------------------------------------------------- */
+
+/* A feature that LLVM knows and this CPU has not; NULL when it has all that are tried (from both makers). */
+static const char *missing_feature(void)
+{
+    static const char *const rare[] = {"xop", "fma4", "sse4a", "amx-complex", "sve2", "sm4", "fp16fml"};
+    for (size_t i = 0; i < sizeof rare / sizeof *rare; i++)
+        if (rt_cpu_knows(rare[i]) && !rt_cpu_has(rare[i])) return rare[i];
+    return NULL;
+}
+
+Test(rt_module, cpu_features)
+{
+    struct modbuild b;
+    char list[4096], want[128];
+    const char *missing = missing_feature();
+    modbuild_init(&b);
+    cr_assert_gt(rt_cpu_list(list, sizeof list), 0);
+    /* Asking for AMX state changes this process; the other features are as they are. */
+    char *amx = strstr(list, ",amx-");
+    if (amx) *amx = 0;
+    b.target[0].features = modbuild_string(&b, list);
+    expect(&b, YOLORT_OK, "");
+    b.target[0].features = modbuild_string(&b, "warp-drive");
+    expect(&b, YOLORT_INCOMPATIBLE, "cpu:test needs warp-drive, which this runtime does not know");
+    b.target[0].features = modbuild_string(&b, ",,");
+    expect(&b, YOLORT_FORMAT, "bad list of CPU features");
+    b.target[0].features = modbuild_string(&b, "a-name-that-is-much-too-long-for-any-feature");
+    expect(&b, YOLORT_FORMAT, "bad list of CPU features");
+    if (!missing) cr_skip("this CPU has everything");
+    snprintf(want, sizeof want, "cpu:test needs %s, this CPU has not", missing);
+    b.target[0].features = modbuild_string(&b, missing);
+    expect(&b, YOLORT_INCOMPATIBLE, want);
+}
+
+Test(rt_module, other_arch)
+{
+    struct modbuild b;
+    char want[64];
+    modbuild_init(&b);
+    b.target[0].arch = modbuild_string(&b, "vax");
+    snprintf(want, sizeof want, "cpu:test is for vax, this machine is %s", rt_cpu_arch());
+    expect(&b, YOLORT_INCOMPATIBLE, want);
+}
+
+/* Of several programs the first that can run here is taken, and its own numbers count. */
+Test(rt_module, several_programs)
+{
+    struct modbuild b;
+    size_t size;
+    yolort_module *m = NULL;
+    modbuild_init(&b);
+    b.ntarget = 2;
+    b.target[1] = b.target[0];
+    b.target[0].features = modbuild_string(&b, "warp-drive");
+    b.target[1].name = modbuild_string(&b, "cpu:second");
+    b.target[1].arena_size = 4096;
+    uint8_t *bytes = modbuild_finish(&b, &size);
+    cr_assert_eq(yolort_load(&m, bytes, size, text, sizeof text), YOLORT_OK, "%s", text);
+    cr_expect_str_eq(yolort_module_info(m)->target, "cpu:second");
+    cr_expect_eq(yolort_module_info(m)->arena_bytes, 4096);
+    yolort_module_free(m);
+    free(bytes);
+    b.target[1].arch = modbuild_string(&b, "vax");
+    expect(&b, YOLORT_INCOMPATIBLE, "cpu:test needs warp-drive, which this runtime does not know; cpu:second is for vax");
+    b.target[0].features = 0;
+    expect(&b, YOLORT_OK, "");
+    b.target[1].max_batch = -1;
+    expect(&b, YOLORT_FORMAT, "TARGET 1: batch -1");
+}
+
+/* --- files ------------------------------------------------------------------------------------------------------ */
+
+static char folder[] = "rt_moduleXXXXXX", path[64];
+
+static const char *in_folder(const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void write_file(const char *name, const void *bytes, size_t size)
+{
+    FILE *f = fopen(in_folder(name), "wb");
+    cr_assert(f && fwrite(bytes, 1, size, f) == size && !fclose(f));
+}
+
+static yolort_status load_path(const char *p)
+{
+    yolort_module *m = NULL;
+    yolort_status s = yolort_load_file(&m, p, text, sizeof text);
+    if (s) cr_expect(!strncmp(text, p, strlen(p)), "%s", text);
+    yolort_module_free(m);
+    return s;
+}
+
+Test(rt_module, files, .timeout = 20)
+{
+    struct modbuild b;
+    size_t size;
+    const char *scratch = getenv("YOLOC_TEST_SCRATCH");
+    cr_assert(!chdir(scratch ? scratch : "/tmp") && mkdtemp(folder));
+    modbuild_init(&b);
+    uint8_t *bytes = modbuild_finish(&b, &size);
+    write_file("good", bytes, size);
+    cr_expect_eq(load_path(path), YOLORT_OK, "%s", text);
+    bytes[size / 2] ^= 1;
+    write_file("bad", bytes, size);
+    cr_expect_eq(load_path(path), YOLORT_INTEGRITY);
+    write_file("empty", bytes, 0);
+    cr_expect_eq(load_path(path), YOLORT_FORMAT);
+    cr_expect_eq(load_path(in_folder("absent")), YOLORT_IO);
+    cr_expect_eq(load_path(folder), YOLORT_FORMAT);
+    cr_expect_eq(load_path("/dev/zero"), YOLORT_FORMAT);
+    cr_assert_eq(mkfifo(in_folder("fifo"), 0600), 0);
+    cr_expect_eq(load_path(path), YOLORT_FORMAT);
+    int fd = open(in_folder("huge"), O_CREAT | O_WRONLY, 0600);
+    if (fd >= 0 && !ftruncate(fd, (off_t)((8ull << 30) + 1))) cr_expect_eq(load_path(path), YOLORT_LIMIT);
+    if (fd >= 0) close(fd);
+    write_file("closed", bytes, size);
+    chmod(path, 0);
+    if (geteuid() != 0) cr_expect_eq(load_path(path), YOLORT_IO);
+    static const char *const made[] = {"good", "bad", "empty", "fifo", "huge", "closed"};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) unlink(in_folder(made[i]));
+    rmdir(folder);
+    free(bytes);
+}
