@@ -3,14 +3,15 @@
 #include <elf.h>
 #include <string.h>
 
-/* The loader maps the blob at a page boundary, so alignment up to this, and aarch64's page-relative addresses, hold. */
+/* The loader maps the blob at a page boundary, so alignment up to this, and aarch64's page-relative
+ * addresses, hold. */
 enum { PAGE = 4096 };
 #define MAX_BLOB (UINT64_C(1) << 30) /* keeps every distance inside 32 bits */
 
 /* How a relocation's value S + A is put into the code. */
 enum form {
     FORM_NONE,
-    FORM_REL32,  /* 32 bits, relative to the place */
+    FORM_REL32, /* 32 bits, relative to the place */
     FORM_REL64,
     FORM_BRANCH, /* aarch64: bits low.. of an instruction hold the distance / 4 */
     FORM_PAGE,   /* aarch64 ADRP: distance in pages */
@@ -107,7 +108,8 @@ static int read_symbols(struct elf *e)
     for (unsigned i = 0; i < e->h.e_shnum; i++) {
         const Elf64_Shdr *h = &e->section[i].h;
         if (h->sh_type != SHT_SYMTAB) continue;
-        if (h->sh_entsize != sizeof(Elf64_Sym) || h->sh_link >= e->h.e_shnum) return damaged(e, "bad symbol table");
+        if (h->sh_entsize != sizeof(Elf64_Sym) || h->sh_link >= e->h.e_shnum)
+            return damaged(e, "bad symbol table");
         const Elf64_Shdr *s = &e->section[h->sh_link].h;
         if (s->sh_type != SHT_STRTAB || !s->sh_size || e->data[s->sh_offset + s->sh_size - 1])
             return damaged(e, "bad string table");
@@ -137,7 +139,8 @@ static const char *section_name(const struct elf *e, const Elf64_Shdr *h)
     unsigned n = e->h.e_shstrndx;
     if (n >= e->h.e_shnum) return "";
     const Elf64_Shdr *s = &e->section[n].h;
-    if (s->sh_type != SHT_STRTAB || h->sh_name >= s->sh_size || e->data[s->sh_offset + s->sh_size - 1]) return "";
+    if (s->sh_type != SHT_STRTAB || h->sh_name >= s->sh_size || e->data[s->sh_offset + s->sh_size - 1])
+        return "";
     return (const char *)e->data + s->sh_offset + h->sh_name;
 }
 
@@ -177,8 +180,8 @@ static int resolve(const struct elf *e, uint64_t index, uint64_t *at)
     if (index >= e->nsym) return damaged(e, "relocation without a symbol");
     Elf64_Sym s = get_symbol(e, index);
     if (s.st_shndx == SHN_UNDEF || s.st_shndx >= e->h.e_shnum || !e->section[s.st_shndx].placed)
-        return yir_diag(e->d, (struct yir_loc){0}, E_LINK, "kernel %s refers to %s, which is not part of it", e->symbol,
-                        symbol_name(e, &s));
+        return yir_diag(e->d, (struct yir_loc){0}, E_LINK, "kernel %s refers to %s, which is not part of it",
+                        e->symbol, symbol_name(e, &s));
     if (s.st_value > e->section[s.st_shndx].h.sh_size) return damaged(e, "symbol outside its section");
     *at = e->section[s.st_shndx].at + s.st_value;
     return 0;
@@ -210,15 +213,12 @@ static bool apply(const struct howto *how, unsigned char *p, int64_t target, int
 {
     int64_t v = target - place;
     switch (how->form) {
-    case FORM_NONE:
-        return true;
+    case FORM_NONE: return true;
     case FORM_REL32:
         if (!fits(v, 32)) return false;
         memcpy(p, &(int32_t){(int32_t)v}, 4);
         return true;
-    case FORM_REL64:
-        memcpy(p, &v, 8);
-        return true;
+    case FORM_REL64: memcpy(p, &v, 8); return true;
     case FORM_BRANCH:
         if (v % 4 || !fits(v / 4, how->bits)) return false;
         put_bits(p, how->low, how->bits, (uint64_t)(v / 4));
@@ -236,22 +236,25 @@ static bool apply(const struct howto *how, unsigned char *p, int64_t target, int
     return false;
 }
 
-static int relocate_one(const struct elf *e, const struct section *s, const Elf64_Rela *r, unsigned char *blob)
+static int relocate_one(const struct elf *e, const struct section *s, const Elf64_Rela *r,
+                        unsigned char *blob)
 {
     const struct howto *how = find_howto(e, (uint32_t)ELF64_R_TYPE(r->r_info));
     if (how && how->form == FORM_NONE) return 0;
     uint64_t at;
     if (resolve(e, ELF64_R_SYM(r->r_info), &at)) return -1;
     if (!how)
-        return yir_diag(e->d, (struct yir_loc){0}, E_LINK, "object of %s: relocation of type %u cannot be laid flat",
-                        e->symbol, (unsigned)ELF64_R_TYPE(r->r_info));
+        return yir_diag(e->d, (struct yir_loc){0}, E_LINK,
+                        "object of %s: relocation of type %u cannot be laid flat", e->symbol,
+                        (unsigned)ELF64_R_TYPE(r->r_info));
     uint64_t width = how->form == FORM_REL64 ? 8 : 4;
     if (r->r_offset > s->h.sh_size || width > s->h.sh_size - r->r_offset)
         return damaged(e, "relocation outside its section");
     uint64_t place = s->at + r->r_offset;
     int64_t target;
-    if (__builtin_add_overflow((int64_t)at, r->r_addend, &target) || target < -PAGE || target > (int64_t)MAX_BLOB ||
-        (how->form >= FORM_PAGE && target < 0) || !apply(how, blob + place, target, (int64_t)place))
+    if (__builtin_add_overflow((int64_t)at, r->r_addend, &target) || target < -PAGE ||
+        target > (int64_t)MAX_BLOB || (how->form >= FORM_PAGE && target < 0) ||
+        !apply(how, blob + place, target, (int64_t)place))
         return damaged(e, "relocation out of range");
     return 0;
 }
@@ -264,7 +267,8 @@ static int relocate(const struct elf *e, unsigned char *blob)
         if (h->sh_info >= e->h.e_shnum) return damaged(e, "relocations of no section");
         const struct section *s = &e->section[h->sh_info];
         if (!s->placed) continue;
-        if (h->sh_type != SHT_RELA || h->sh_entsize != sizeof(Elf64_Rela)) return damaged(e, "bad relocations");
+        if (h->sh_type != SHT_RELA || h->sh_entsize != sizeof(Elf64_Rela))
+            return damaged(e, "bad relocations");
         for (uint64_t k = 0; k < h->sh_size / sizeof(Elf64_Rela); k++) {
             Elf64_Rela r;
             memcpy(&r, e->data + h->sh_offset + k * sizeof r, sizeof r);
@@ -281,19 +285,21 @@ static int find_entry(const struct elf *e, uint64_t *entry)
         if (ELF64_ST_TYPE(s.st_info) != STT_FUNC || strcmp(symbol_name(e, &s), e->symbol)) continue;
         if (resolve(e, i, entry)) return -1;
         const Elf64_Shdr *h = &e->section[s.st_shndx].h;
-        if (!(h->sh_flags & SHF_EXECINSTR) || s.st_value >= h->sh_size) return damaged(e, "entry outside the code");
+        if (!(h->sh_flags & SHF_EXECINSTR) || s.st_value >= h->sh_size)
+            return damaged(e, "entry outside the code");
         return 0;
     }
     return damaged(e, "does not define its kernel");
 }
 
-int cg_flatten(struct yir_arena *a, struct yir_diags *d, struct cg_object *object, size_t nobject, void **blob,
-               size_t *blob_size)
+int cg_flatten(struct yir_arena *a, struct yir_diags *d, struct cg_object *object, size_t nobject,
+               void **blob, size_t *blob_size)
 {
     struct elf *elf = yir_alloc_n(a, nobject, sizeof *elf);
     uint64_t end = 0;
     for (size_t i = 0; i < nobject; i++) {
-        elf[i] = (struct elf){.d = d, .data = object[i].data, .size = object[i].size, .symbol = object[i].symbol};
+        elf[i] =
+            (struct elf){.d = d, .data = object[i].data, .size = object[i].size, .symbol = object[i].symbol};
         if (parse(a, &elf[i], &end)) return -1;
     }
     unsigned char *out = yir_alloc(a, end);

@@ -1,50 +1,9 @@
-#include "kb_llvm.h"
+#include "llvm_draw.h"
 
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "runtime/module.h"
-
-enum { MAX_DEPTH = 64 };
-
-struct loop {
-    LLVMBasicBlockRef body, end;
-    LLVMValueRef index, hi;
-    int64_t step;
-};
-
-struct memory {
-    LLVMValueRef base;
-    LLVMValueRef own, others; /* alias scopes: of this memory, of all others */
-    int arg;                  /* number in call->arg */
-};
-
-struct draw {
-    const struct llvm_api *ll;
-    LLVMContextRef cx;
-    LLVMModuleRef m;
-    LLVMBuilderRef b;
-    LLVMBuilderRef vars; /* appends to the block of the variables, before everything */
-    LLVMValueRef fn;
-    const struct kb *prog;
-    const struct cg_target *t;
-    bool checked, native_half;
-    LLVMTypeRef i1, i8, i16, i32, i64, f32, ptr;
-    LLVMValueRef *value; /* of each node; of a VAR: its address */
-    LLVMValueRef unit, status, nothing; /* nothing: the empty metadata node */
-    struct memory mem[KB_MAX_MEM];
-    struct loop loop[MAX_DEPTH];
-    int depth;
-    unsigned scope_kind, noalias_kind, invariant_kind;
-};
-
-/* --- types and constants ------------------------------------------------------------------------------------ */
-
-static LLVMTypeRef wide(const struct draw *w, LLVMTypeRef t, int lanes)
-{
-    return lanes > 1 ? w->ll->VectorType(t, (unsigned)lanes) : t;
-}
 
 static LLVMTypeRef node_type(const struct draw *w, const struct kb_node *n)
 {
@@ -52,27 +11,9 @@ static LLVMTypeRef node_type(const struct draw *w, const struct kb_node *n)
     return wide(w, t, n->lanes);
 }
 
-static LLVMValueRef same(const struct draw *w, LLVMValueRef v, int lanes)
-{
-    LLVMValueRef all[KB_MAX_LANES];
-    if (lanes == 1) return v;
-    for (int i = 0; i < lanes; i++) all[i] = v;
-    return w->ll->ConstVector(all, (unsigned)lanes);
-}
-
 static LLVMValueRef const_i64(const struct draw *w, int64_t v)
 {
     return w->ll->ConstInt(w->i64, (unsigned long long)v, 1);
-}
-
-static LLVMValueRef const_i32(const struct draw *w, uint32_t v, int lanes)
-{
-    return same(w, w->ll->ConstInt(w->i32, v, 0), lanes);
-}
-
-static LLVMValueRef const_f32(const struct draw *w, double v, int lanes)
-{
-    return same(w, w->ll->ConstReal(w->f32, v), lanes);
 }
 
 static LLVMValueRef operand(const struct draw *w, uint32_t node)
@@ -81,28 +22,19 @@ static LLVMValueRef operand(const struct draw *w, uint32_t node)
     return w->value[node];
 }
 
-static LLVMValueRef intrinsic(const struct draw *w, const char *name, LLVMTypeRef *overload, size_t noverload,
-                              LLVMValueRef *arg, unsigned narg)
-{
-    unsigned id = w->ll->LookupIntrinsicID(name, strlen(name));
-    YIR_ASSERT(id);
-    LLVMValueRef fn = w->ll->GetIntrinsicDeclaration(w->m, id, overload, noverload);
-    LLVMTypeRef type = w->ll->IntrinsicGetType(w->cx, id, overload, noverload);
-    return w->ll->BuildCall2(w->b, type, fn, arg, narg, "");
-}
-
 static LLVMValueRef call_same(const struct draw *w, const char *name, LLVMValueRef *arg, unsigned narg)
 {
     LLVMTypeRef type = w->ll->TypeOf(arg[0]);
     return intrinsic(w, name, &type, 1, arg, narg);
 }
 
-/* --- constants, floats, truth values ------------------------------------------------------------------------ */
+/* --- constants, floats, truth values
+ * ------------------------------------------------------------------------ */
 
 #define DRAW(name) static LLVMValueRef draw_##name(struct draw *w, const struct kb_node *n)
-#define A operand(w, n->a)
-#define B operand(w, n->b)
-#define C operand(w, n->c)
+#define A          operand(w, n->a)
+#define B          operand(w, n->b)
+#define C          operand(w, n->c)
 
 DRAW(IMM_F)
 {
@@ -126,30 +58,30 @@ DRAW(LANE)
     return A;
 }
 
-#define DRAW1(name, call) \
-    DRAW(name)            \
-    {                     \
-        return w->ll->call(w->b, A, ""); \
+#define DRAW1(name, call)                                                                                    \
+    DRAW(name)                                                                                               \
+    {                                                                                                        \
+        return w->ll->call(w->b, A, "");                                                                     \
     }
-#define DRAW2(name, call) \
-    DRAW(name)            \
-    {                     \
-        LLVMValueRef a = A, b = B; \
-        return w->ll->call(w->b, a, b, ""); \
+#define DRAW2(name, call)                                                                                    \
+    DRAW(name)                                                                                               \
+    {                                                                                                        \
+        LLVMValueRef a = A, b = B;                                                                           \
+        return w->ll->call(w->b, a, b, "");                                                                  \
     }
-#define COMPARE(name, call, how) \
-    DRAW(name)                   \
-    {                            \
-        LLVMValueRef a = A, b = B; \
-        return w->ll->call(w->b, how, a, b, ""); \
+#define COMPARE(name, call, how)                                                                             \
+    DRAW(name)                                                                                               \
+    {                                                                                                        \
+        LLVMValueRef a = A, b = B;                                                                           \
+        return w->ll->call(w->b, how, a, b, "");                                                             \
     }
 /* FMIN and FMAX as compare and select are exactly what minps and maxps do, NaN and signed zeros included. */
-#define CHOOSE(name, call, how) \
-    DRAW(name)                  \
-    {                           \
-        LLVMValueRef a = A, b = B; \
-        LLVMValueRef c = w->ll->call(w->b, how, a, b, ""); \
-        return w->ll->BuildSelect(w->b, c, a, b, ""); \
+#define CHOOSE(name, call, how)                                                                              \
+    DRAW(name)                                                                                               \
+    {                                                                                                        \
+        LLVMValueRef a = A, b = B;                                                                           \
+        LLVMValueRef c = w->ll->call(w->b, how, a, b, "");                                                   \
+        return w->ll->BuildSelect(w->b, c, a, b, "");                                                        \
     }
 
 DRAW2(FADD, BuildFAdd)
@@ -200,69 +132,36 @@ DRAW(SPLAT)
     return splat(w, A, n->lanes);
 }
 
-/* --- the bits of floats ------------------------------------------------------------------------------------- */
+/* --- the bits of floats
+ * ------------------------------------------------------------------------------------- */
 
-static LLVMValueRef bits_of(const struct draw *w, LLVMValueRef v, int lanes)
-{
-    return w->ll->BuildBitCast(w->b, v, wide(w, w->i32, lanes), "");
-}
-
-static LLVMValueRef float_of(const struct draw *w, LLVMValueRef v, int lanes)
-{
-    return w->ll->BuildBitCast(w->b, v, wide(w, w->f32, lanes), "");
-}
-
-static LLVMValueRef shift_left(const struct draw *w, LLVMValueRef v, uint32_t by, int lanes)
-{
-    return w->ll->BuildShl(w->b, v, const_i32(w, by, lanes), "");
-}
-
-static LLVMValueRef shift_right(const struct draw *w, LLVMValueRef v, uint32_t by, int lanes)
-{
-    return w->ll->BuildLShr(w->b, v, const_i32(w, by, lanes), "");
-}
-
-static LLVMValueRef mask(const struct draw *w, LLVMValueRef v, uint32_t bits, int lanes)
-{
-    return w->ll->BuildAnd(w->b, v, const_i32(w, bits, lanes), "");
-}
-
-static LLVMValueRef add_bits(const struct draw *w, LLVMValueRef v, uint32_t to, int lanes)
-{
-    return w->ll->BuildAdd(w->b, v, const_i32(w, to, lanes), "");
-}
-
-/* v < limit ? x : y, on bits as unsigned numbers. */
-static LLVMValueRef below(const struct draw *w, LLVMValueRef v, uint32_t limit, LLVMValueRef x, LLVMValueRef y, int lanes)
-{
-    LLVMValueRef c = w->ll->BuildICmp(w->b, LLVMIntULT, v, const_i32(w, limit, lanes), "");
-    return w->ll->BuildSelect(w->b, c, x, y, "");
-}
-
-/* Adding 1.5*2^23 leaves the integer in the low bits of the sum, so no conversion is needed (nor one of NaN, which has no
- * defined result). The exponent field takes the low 8 bits of a + 127; the rest is shifted out. */
+/* Adding 1.5*2^23 leaves the integer in the low bits of the sum, so no conversion is needed (nor one of NaN,
+ * which has no defined result). The exponent field takes the low 8 bits of a + 127; the rest is shifted out.
+ */
 DRAW(POW2I)
 {
     LLVMValueRef sum = w->ll->BuildFAdd(w->b, A, const_f32(w, 12582912.0 + 127.0, n->lanes), "");
-    return float_of(w, shift_left(w, bits_of(w, sum, n->lanes), 23, n->lanes), n->lanes);
+    return float_of(w, with(w, w->ll->BuildShl, bits_of(w, sum, n->lanes), 23, n->lanes), n->lanes);
 }
 
 DRAW(LOGB)
 {
-    LLVMValueRef e = shift_right(w, bits_of(w, A, n->lanes), 23, n->lanes);
+    LLVMValueRef e = with(w, w->ll->BuildLShr, bits_of(w, A, n->lanes), 23, n->lanes);
     LLVMValueRef biased = w->ll->BuildSIToFP(w->b, e, wide(w, w->f32, n->lanes), "");
     return w->ll->BuildFAdd(w->b, biased, const_f32(w, -127.0, n->lanes), "");
 }
 
 DRAW(SIGNIF)
 {
-    LLVMValueRef m = mask(w, bits_of(w, A, n->lanes), 0x007fffff, n->lanes);
-    return float_of(w, w->ll->BuildOr(w->b, m, const_i32(w, 0x3f800000, n->lanes), ""), n->lanes);
+    LLVMValueRef m = with(w, w->ll->BuildAnd, bits_of(w, A, n->lanes), 0x007fffff, n->lanes);
+    return float_of(w, with(w, w->ll->BuildOr, m, 0x3f800000, n->lanes), n->lanes);
 }
 
-/* --- indexes ------------------------------------------------------------------------------------------------ */
+/* --- indexes
+ * ------------------------------------------------------------------------------------------------ */
 
-/* Indexes stay far below 2^63, so their arithmetic never wraps; LLVM uses that to fold constants into addresses. */
+/* Indexes stay far below 2^63, so their arithmetic never wraps; LLVM uses that to fold constants into
+ * addresses. */
 DRAW2(IADD, BuildNSWAdd)
 DRAW2(ISUB, BuildNSWSub)
 DRAW2(IMUL, BuildNSWMul)
@@ -286,121 +185,8 @@ DRAW(FTOI)
     return intrinsic(w, "llvm.fptosi.sat", (LLVMTypeRef[]){w->i64, w->f32}, 2, &a, 1);
 }
 
-/* --- elements of memory and floats -------------------------------------------------------------------------- */
-
-/* Type in memory. The 16-bit floats are handled as bits, which vectors of every target can hold. */
-static LLVMTypeRef element_type(const struct draw *w, enum yir_dtype t)
-{
-    switch (t) {
-    case YIR_F32: return w->f32;
-    case YIR_F64: return w->ll->DoubleTypeInContext(w->cx);
-    case YIR_F16:
-    case YIR_BF16: return w->i16;
-    case YIR_U8:
-    case YIR_I8:
-    case YIR_BOOL: return w->i8;
-    case YIR_I32: return w->i32;
-    case YIR_I64: return w->i64;
-    case YIR_NDTYPE: break;
-    }
-    YIR_BUG("element type %d", (int)t);
-}
-
-/* binary16 to float without an instruction for it: the fields moved into place have an exponent too small by 112, which
- * one multiplication mends, for subnormals too; the exponent of infinity and NaN is set. */
-static LLVMValueRef widen_half(const struct draw *w, LLVMValueRef h, int lanes)
-{
-    LLVMValueRef v = w->ll->BuildZExt(w->b, h, wide(w, w->i32, lanes), "");
-    LLVMValueRef sign = shift_left(w, mask(w, v, 0x8000, lanes), 16, lanes);
-    LLVMValueRef moved = shift_left(w, mask(w, v, 0x7fff, lanes), 13, lanes);
-    LLVMValueRef scaled = w->ll->BuildFMul(w->b, float_of(w, moved, lanes), const_f32(w, 0x1p112, lanes), "");
-    LLVMValueRef finite = bits_of(w, scaled, lanes);
-    LLVMValueRef other = w->ll->BuildOr(w->b, moved, const_i32(w, 0x7f800000, lanes), "");
-    LLVMValueRef size = below(w, moved, 0x7c00u << 13, finite, other, lanes);
-    return float_of(w, w->ll->BuildOr(w->b, size, sign, ""), lanes);
-}
-
-/* v >> drop, to nearest, ties to even; v far below 2^32. */
-static LLVMValueRef round_bits(const struct draw *w, LLVMValueRef v, uint32_t drop, int lanes)
-{
-    LLVMValueRef odd = mask(w, shift_right(w, v, drop, lanes), 1, lanes);
-    LLVMValueRef up = w->ll->BuildAdd(w->b, v, odd, "");
-    return shift_right(w, add_bits(w, up, (1u << (drop - 1)) - 1, lanes), drop, lanes);
-}
-
-/* Float to binary16: normal results by rounding the bits, subnormal ones by adding 0.5, whose last place is the smallest
- * binary16 value. */
-static LLVMValueRef narrow_half(const struct draw *w, LLVMValueRef f, int lanes)
-{
-    LLVMValueRef v = bits_of(w, f, lanes);
-    LLVMValueRef sign = mask(w, shift_right(w, v, 16, lanes), 0x8000, lanes);
-    LLVMValueRef size = mask(w, v, 0x7fffffff, lanes);
-    LLVMValueRef normal = round_bits(w, add_bits(w, size, 0u - (112u << 23), lanes), 13, lanes);
-    LLVMValueRef shifted = w->ll->BuildFAdd(w->b, float_of(w, size, lanes), const_f32(w, 0.5, lanes), "");
-    LLVMValueRef small = add_bits(w, bits_of(w, shifted, lanes), 0u - 0x3f000000u, lanes);
-    LLVMValueRef special = below(w, size, 0x7f800001, const_i32(w, 0x7c00, lanes), const_i32(w, 0x7e00, lanes), lanes);
-    LLVMValueRef r = below(w, size, 0x38800000, small, normal, lanes);
-    r = below(w, size, 0x47800000, r, special, lanes);
-    return w->ll->BuildTrunc(w->b, w->ll->BuildOr(w->b, r, sign, ""), wide(w, w->i16, lanes), "");
-}
-
-static LLVMValueRef narrow_bfloat(const struct draw *w, LLVMValueRef f, int lanes)
-{
-    LLVMValueRef v = bits_of(w, f, lanes), size = mask(w, v, 0x7fffffff, lanes);
-    LLVMValueRef quiet = w->ll->BuildOr(w->b, shift_right(w, v, 16, lanes), const_i32(w, 0x40, lanes), "");
-    LLVMValueRef r = below(w, size, 0x7f800001, round_bits(w, v, 16, lanes), quiet, lanes);
-    return w->ll->BuildTrunc(w->b, r, wide(w, w->i16, lanes), "");
-}
-
-static LLVMValueRef to_float(const struct draw *w, enum yir_dtype t, LLVMValueRef v, int lanes)
-{
-    LLVMTypeRef f = wide(w, w->f32, lanes), h = wide(w, w->ll->HalfTypeInContext(w->cx), lanes);
-    switch (t) {
-    case YIR_F32: return v;
-    case YIR_F64: return w->ll->BuildFPTrunc(w->b, v, f, "");
-    case YIR_F16:
-        if (!w->native_half) return widen_half(w, v, lanes);
-        return w->ll->BuildFPExt(w->b, w->ll->BuildBitCast(w->b, v, h, ""), f, "");
-    case YIR_BF16:
-        v = w->ll->BuildZExt(w->b, v, wide(w, w->i32, lanes), "");
-        return float_of(w, shift_left(w, v, 16, lanes), lanes);
-    case YIR_BOOL:
-        v = w->ll->BuildICmp(w->b, LLVMIntNE, v, w->ll->ConstNull(wide(w, w->i8, lanes)), "");
-        return w->ll->BuildUIToFP(w->b, v, f, "");
-    case YIR_U8: return w->ll->BuildUIToFP(w->b, v, f, "");
-    case YIR_I8:
-    case YIR_I32:
-    case YIR_I64: return w->ll->BuildSIToFP(w->b, v, f, "");
-    case YIR_NDTYPE: break;
-    }
-    YIR_BUG("element type %d", (int)t);
-}
-
-/* The same conversions as yir_dtype_store's. */
-static LLVMValueRef from_float(const struct draw *w, enum yir_dtype t, LLVMValueRef v, int lanes)
-{
-    LLVMTypeRef e = wide(w, element_type(w, t), lanes), f = wide(w, w->f32, lanes);
-    LLVMTypeRef h = wide(w, w->ll->HalfTypeInContext(w->cx), lanes);
-    switch (t) {
-    case YIR_F32: return v;
-    case YIR_F64: return w->ll->BuildFPExt(w->b, v, e, "");
-    case YIR_F16:
-        if (!w->native_half) return narrow_half(w, v, lanes);
-        return w->ll->BuildBitCast(w->b, w->ll->BuildFPTrunc(w->b, v, h, ""), e, "");
-    case YIR_BF16: return narrow_bfloat(w, v, lanes);
-    case YIR_BOOL:
-        v = w->ll->BuildFCmp(w->b, LLVMRealUNE, v, w->ll->ConstNull(f), "");
-        return w->ll->BuildZExt(w->b, v, e, "");
-    case YIR_U8: return intrinsic(w, "llvm.fptoui.sat", (LLVMTypeRef[]){e, f}, 2, &v, 1);
-    case YIR_I8:
-    case YIR_I32:
-    case YIR_I64: return intrinsic(w, "llvm.fptosi.sat", (LLVMTypeRef[]){e, f}, 2, &v, 1);
-    case YIR_NDTYPE: break;
-    }
-    YIR_BUG("element type %d", (int)t);
-}
-
-/* --- loads and stores --------------------------------------------------------------------------------------- */
+/* --- loads and stores
+ * --------------------------------------------------------------------------------------- */
 
 static LLVMValueRef alias_info(const struct draw *w, const struct kb_node *n, LLVMValueRef access)
 {
@@ -420,7 +206,8 @@ static void flag(const struct draw *w, const struct kb_node *n, LLVMValueRef bad
     w->ll->BuildStore(w->b, w->ll->BuildSelect(w->b, first, code, old, ""), w->status);
 }
 
-/* Address of a load or store. In checked code an index outside becomes 0; NULL when the memory is too small for any index. */
+/* Address of a load or store. In checked code an index outside becomes 0; NULL when the memory is too small
+ * for any index. */
 static LLVMValueRef address(const struct draw *w, const struct kb_node *n, LLVMTypeRef element)
 {
     LLVMValueRef index = A;
@@ -447,7 +234,7 @@ static LLVMValueRef lane_mask(const struct draw *w, const struct kb_node *n)
 DRAW(LOAD)
 {
     const struct kb_mem *m = &w->prog->mem[n->mem];
-    LLVMTypeRef element = element_type(w, m->dtype), type = wide(w, element, n->lanes);
+    LLVMTypeRef element = kb_element_type(w, m->dtype), type = wide(w, element, n->lanes);
     LLVMValueRef p = address(w, n, element), v;
     unsigned align = yir_dtype_size(m->dtype);
     if (!p) return w->ll->ConstNull(node_type(w, n));
@@ -459,17 +246,17 @@ DRAW(LOAD)
         w->ll->SetAlignment(v, align);
         if (!m->written) w->ll->SetMetadata(v, w->invariant_kind, w->nothing);
     }
-    return to_float(w, m->dtype, alias_info(w, n, v), n->lanes);
+    return kb_from_element(w, m->dtype, alias_info(w, n, v), n->lanes);
 }
 
 DRAW(STORE)
 {
     const struct kb_mem *m = &w->prog->mem[n->mem];
-    LLVMTypeRef element = element_type(w, m->dtype), type = wide(w, element, n->lanes);
+    LLVMTypeRef element = kb_element_type(w, m->dtype), type = wide(w, element, n->lanes);
     LLVMValueRef p = address(w, n, element), s;
     unsigned align = yir_dtype_size(m->dtype);
     if (!p) return NULL;
-    LLVMValueRef v = from_float(w, m->dtype, B, n->lanes);
+    LLVMValueRef v = kb_to_element(w, m->dtype, B, n->lanes);
     if (n->imm.i < n->lanes) {
         LLVMValueRef arg[] = {v, p, const_i32(w, align, 1), lane_mask(w, n)};
         s = intrinsic(w, "llvm.masked.store", (LLVMTypeRef[]){type, w->ptr}, 2, arg, 4);
@@ -481,7 +268,8 @@ DRAW(STORE)
     return NULL;
 }
 
-/* --- variables and loops ------------------------------------------------------------------------------------ */
+/* --- variables and loops
+ * ------------------------------------------------------------------------------------ */
 
 DRAW(VAR)
 {
@@ -549,27 +337,29 @@ DRAW(END)
 
 /* What has no row is decomposed by the builder for targets without native_math. */
 static LLVMValueRef (*const draws[KB_NCODE])(struct draw *w, const struct kb_node *n) = {
-    [KB_IMM_F] = draw_IMM_F, [KB_IMM_I] = draw_IMM_I, [KB_UNIT] = draw_UNIT,   [KB_LANE] = draw_LANE,
-    [KB_FADD] = draw_FADD,   [KB_FSUB] = draw_FSUB,   [KB_FMUL] = draw_FMUL,   [KB_FDIV] = draw_FDIV,
-    [KB_FMIN] = draw_FMIN,   [KB_FMAX] = draw_FMAX,   [KB_FNEG] = draw_FNEG,   [KB_FMA] = draw_FMA,
-    [KB_SQRT] = draw_SQRT,   [KB_RINT] = draw_RINT,   [KB_POW2I] = draw_POW2I, [KB_LOGB] = draw_LOGB,
-    [KB_SIGNIF] = draw_SIGNIF, [KB_FLT] = draw_FLT,   [KB_IADD] = draw_IADD,   [KB_ISUB] = draw_ISUB,
-    [KB_IMUL] = draw_IMUL,   [KB_IDIV] = draw_IDIV,   [KB_IREM] = draw_IREM,   [KB_IMIN] = draw_IMIN,
-    [KB_IMAX] = draw_IMAX,   [KB_ILT] = draw_ILT,     [KB_IEQ] = draw_IEQ,     [KB_AND] = draw_AND,
-    [KB_OR] = draw_OR,       [KB_NOT] = draw_NOT,     [KB_SELECT] = draw_SELECT, [KB_SPLAT] = draw_SPLAT,
-    [KB_ITOF] = draw_ITOF,   [KB_FTOI] = draw_FTOI,   [KB_LOAD] = draw_LOAD,   [KB_STORE] = draw_STORE,
-    [KB_VAR] = draw_VAR,     [KB_GET] = draw_GET,     [KB_SET] = draw_SET,     [KB_LOOP] = draw_LOOP,
+    [KB_IMM_F] = draw_IMM_F,   [KB_IMM_I] = draw_IMM_I, [KB_UNIT] = draw_UNIT,     [KB_LANE] = draw_LANE,
+    [KB_FADD] = draw_FADD,     [KB_FSUB] = draw_FSUB,   [KB_FMUL] = draw_FMUL,     [KB_FDIV] = draw_FDIV,
+    [KB_FMIN] = draw_FMIN,     [KB_FMAX] = draw_FMAX,   [KB_FNEG] = draw_FNEG,     [KB_FMA] = draw_FMA,
+    [KB_SQRT] = draw_SQRT,     [KB_RINT] = draw_RINT,   [KB_POW2I] = draw_POW2I,   [KB_LOGB] = draw_LOGB,
+    [KB_SIGNIF] = draw_SIGNIF, [KB_FLT] = draw_FLT,     [KB_IADD] = draw_IADD,     [KB_ISUB] = draw_ISUB,
+    [KB_IMUL] = draw_IMUL,     [KB_IDIV] = draw_IDIV,   [KB_IREM] = draw_IREM,     [KB_IMIN] = draw_IMIN,
+    [KB_IMAX] = draw_IMAX,     [KB_ILT] = draw_ILT,     [KB_IEQ] = draw_IEQ,       [KB_AND] = draw_AND,
+    [KB_OR] = draw_OR,         [KB_NOT] = draw_NOT,     [KB_SELECT] = draw_SELECT, [KB_SPLAT] = draw_SPLAT,
+    [KB_ITOF] = draw_ITOF,     [KB_FTOI] = draw_FTOI,   [KB_LOAD] = draw_LOAD,     [KB_STORE] = draw_STORE,
+    [KB_VAR] = draw_VAR,       [KB_GET] = draw_GET,     [KB_SET] = draw_SET,       [KB_LOOP] = draw_LOOP,
     [KB_END] = draw_END,
 };
 
-/* --- the function ------------------------------------------------------------------------------------------- */
+/* --- the function
+ * ------------------------------------------------------------------------------------------- */
 
 static LLVMMetadataRef text_node(const struct draw *w, const char *s)
 {
     return w->ll->MDStringInContext2(w->cx, s, strlen(s));
 }
 
-/* A kernel writes no memory that it reads by another name (the memory plan sees to it): each is a scope of its own. */
+/* A kernel writes no memory that it reads by another name (the memory plan sees to it): each is a scope of
+ * its own. */
 static void alias_scopes(struct draw *w)
 {
     LLVMMetadataRef name = text_node(w, "kernel"), scope[KB_MAX_MEM], list[KB_MAX_MEM];
@@ -589,10 +379,12 @@ static void alias_scopes(struct draw *w)
     }
 }
 
-static LLVMValueRef invariant_load(const struct draw *w, LLVMTypeRef type, LLVMValueRef from, size_t bytes, const char *name)
+static LLVMValueRef invariant_load(const struct draw *w, LLVMTypeRef type, LLVMValueRef from, size_t bytes,
+                                   const char *name)
 {
     LLVMValueRef at = const_i64(w, (int64_t)bytes);
-    LLVMValueRef v = w->ll->BuildLoad2(w->b, type, w->ll->BuildInBoundsGEP2(w->b, w->i8, from, &at, 1, ""), name);
+    LLVMValueRef v =
+        w->ll->BuildLoad2(w->b, type, w->ll->BuildInBoundsGEP2(w->b, w->i8, from, &at, 1, ""), name);
     w->ll->SetMetadata(v, w->invariant_kind, w->nothing);
     return v;
 }
@@ -619,7 +411,8 @@ static void load_arguments(struct draw *w, LLVMValueRef call)
 
 static void string_attribute(const struct draw *w, const char *key, const char *text)
 {
-    LLVMAttributeRef a = w->ll->CreateStringAttribute(w->cx, key, (unsigned)strlen(key), text, (unsigned)strlen(text));
+    LLVMAttributeRef a =
+        w->ll->CreateStringAttribute(w->cx, key, (unsigned)strlen(key), text, (unsigned)strlen(text));
     w->ll->AddAttributeAtIndex(w->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
 }
 
@@ -630,8 +423,8 @@ static void enum_attribute(const struct draw *w, LLVMAttributeIndex at, const ch
     w->ll->AddAttributeAtIndex(w->fn, at, w->ll->CreateEnumAttribute(w->cx, kind, value));
 }
 
-/* Without the width attributes, AVX-512 targets split vectors into halves; without no-builtins, loops may become calls
- * of memset and its like, which a flat blob does not have. */
+/* Without the width attributes, AVX-512 targets split vectors into halves; without no-builtins, loops may
+ * become calls of memset and its like, which a flat blob does not have. */
 static void attributes(const struct draw *w)
 {
     char width[16];

@@ -42,7 +42,8 @@ static void *open_library(struct yir_diags *d)
         if (lib) return lib;
     }
     yir_diag(d, (struct yir_loc){0}, E_LLVM,
-             "no LLVM library found (%s and others were tried); set YOLOC_LIBLLVM to the path of one", sonames[0]);
+             "no LLVM library found (%s and others were tried); set YOLOC_LIBLLVM to the path of one",
+             sonames[0]);
     return NULL;
 }
 
@@ -57,11 +58,12 @@ static int check_version(struct yir_diags *d, void *lib, struct llvm_api *out)
 {
     unsigned *v = out->version;
     if (!symbol(lib, "LLVMGetVersion", &out->GetVersion))
-        return yir_diag(d, (struct yir_loc){0}, E_LLVM, "the LLVM library is older than LLVM %d", LLVM_OLDEST);
+        return yir_diag(d, (struct yir_loc){0}, E_LLVM, "the LLVM library is older than LLVM %d",
+                        LLVM_OLDEST);
     out->GetVersion(&v[0], &v[1], &v[2]);
     if (v[0] >= LLVM_OLDEST) return 0;
-    return yir_diag(d, (struct yir_loc){0}, E_LLVM, "LLVM %u.%u.%u is too old; LLVM %d or newer is needed", v[0], v[1],
-                    v[2], LLVM_OLDEST);
+    return yir_diag(d, (struct yir_loc){0}, E_LLVM, "LLVM %u.%u.%u is too old; LLVM %d or newer is needed",
+                    v[0], v[1], v[2], LLVM_OLDEST);
 }
 
 static int register_target(struct yir_diags *d, void *lib, const char *arch)
@@ -72,7 +74,8 @@ static int register_target(struct yir_diags *d, void *lib, const char *arch)
         void (*init)(void);
         snprintf(name, sizeof name, "LLVMInitialize%s%s", target, parts[i]);
         if (!symbol(lib, name, &init))
-            return yir_diag(d, (struct yir_loc){0}, E_LLVM, "the LLVM library was built without the target %s", target);
+            return yir_diag(d, (struct yir_loc){0}, E_LLVM,
+                            "the LLVM library was built without the target %s", target);
         pthread_mutex_lock(&registering);
         init();
         pthread_mutex_unlock(&registering);
@@ -86,7 +89,7 @@ int llvm_load(struct yir_diags *d, const char *arch, struct llvm_api *out)
     if (!lib || check_version(d, lib, out)) return -1;
     for (size_t i = 0; i < YIR_COUNT(fns); i++)
         if (!symbol(lib, fns[i].name, (char *)out + fns[i].at))
-            return yir_diag(d, (struct yir_loc){0}, E_LLVM, "the LLVM library (%u.%u.%u) lacks %s", out->version[0],
-                            out->version[1], out->version[2], fns[i].name);
+            return yir_diag(d, (struct yir_loc){0}, E_LLVM, "the LLVM library (%u.%u.%u) lacks %s",
+                            out->version[0], out->version[1], out->version[2], fns[i].name);
     return register_target(d, lib, arch);
 }

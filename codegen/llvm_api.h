@@ -1,4 +1,5 @@
-/* LLVM's C API, loaded at run time: nothing links against LLVM, and a machine without it can do all but compile for CPUs. */
+/* LLVM's C API, loaded at run time: nothing links against LLVM, and a machine without it can do all but
+ * compile for CPUs. */
 #ifndef LLVM_API_H
 #define LLVM_API_H
 
@@ -19,8 +20,8 @@ struct llvm_api {
     unsigned version[3]; /* major, minor, patch */
 };
 
-/* Loads LLVM and makes it ready for an architecture ("x86_64", "aarch64"). The file named by YOLOC_LIBLLVM, else the usual
- * names. -1 after reporting E_LLVM. The library stays loaded until the process ends. */
+/* Loads LLVM and makes it ready for an architecture ("x86_64", "aarch64"). The file named by YOLOC_LIBLLVM,
+ * else the usual names. -1 after reporting E_LLVM. The library stays loaded until the process ends. */
 int llvm_load(struct yir_diags *d, const char *arch, struct llvm_api *out);
 
 #endif

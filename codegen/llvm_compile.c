@@ -7,16 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Kernels come blocked for registers, with loops in their final form: what is left to do is variables to registers, common
- * parts and constants of addresses, and invariants out of loops. As fast as default<O3> on such kernels, in a third of the
- * time. no-verify-fixpoint: named in a pipeline, instcombine is in a testing mode that aborts. */
-static const char passes[] = "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),"
-                             "gvn,instcombine<no-verify-fixpoint>,simplifycfg)";
+/* Kernels come blocked for registers, with loops in their final form: what is left to do is variables to
+ * registers, common parts and constants of addresses, and invariants out of loops. As fast as default<O3> on
+ * such kernels, in a third of the time. no-verify-fixpoint: named in a pipeline, instcombine is in a testing
+ * mode that aborts. */
+static const char passes[] =
+    "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),"
+    "gvn,instcombine<no-verify-fixpoint>,simplifycfg)";
 
 enum { MAX_THREADS = 64 };
 
-/* One distinct kernel; filled by one thread. Each has a module (and an object) of its own, so that neither the number of
- * threads nor the other kernels change its bytes. */
+/* One distinct kernel; filled by one thread. Each has a module (and an object) of its own, so that neither
+ * the number of threads nor the other kernels change its bytes. */
 struct job {
     const struct cg_kernel *kernel;
     LLVMValueRef *value;      /* working memory of the renderer */
@@ -81,7 +83,8 @@ static void set_layout(const struct work *w, LLVMModuleRef m, LLVMTargetMachineR
     w->ll.DisposeTargetData(layout);
 }
 
-static void build(const struct work *w, struct job *j, LLVMContextRef cx, LLVMModuleRef m, LLVMTargetMachineRef tm)
+static void build(const struct work *w, struct job *j, LLVMContextRef cx, LLVMModuleRef m,
+                  LLVMTargetMachineRef tm)
 {
     const struct llvm_api *ll = &w->ll;
     char *message = NULL;
@@ -121,8 +124,9 @@ static LLVMTargetMachineRef machine(const struct work *w, struct job *j)
         fail_message(&w->ll, j, message);
         return NULL;
     }
-    LLVMTargetMachineRef tm = w->ll.CreateTargetMachine(target, w->t->triple, w->t->cpu, w->t->features,
-                                                        LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+    LLVMTargetMachineRef tm =
+        w->ll.CreateTargetMachine(target, w->t->triple, w->t->cpu, w->t->features, LLVMCodeGenLevelDefault,
+                                  LLVMRelocPIC, LLVMCodeModelSmall);
     if (!tm) fail(j, "LLVM has no machine for the target");
     return tm;
 }
@@ -180,8 +184,8 @@ static int collect(struct yir_arena *a, struct yir_diags *d, const struct work *
             w->ll.DisposeMessage(j->text);
         }
         if (!j->code || j->error[0])
-            rc = yir_diag(d, (struct yir_loc){0}, E_LLVM, "kernel %s (%s): %s", j->kernel->symbol, j->kernel->label,
-                          j->error);
+            rc = yir_diag(d, (struct yir_loc){0}, E_LLVM, "kernel %s (%s): %s", j->kernel->symbol,
+                          j->kernel->label, j->error);
         if (!j->code) continue;
         size_t size = w->ll.GetBufferSize(j->code);
         void *data = yir_alloc(a, size);
@@ -201,8 +205,8 @@ static void set_entries(struct yir_arena *a, const struct cg_program *p, struct 
     }
 }
 
-int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_program *p, const struct cg_target *t,
-                    struct cg_code *out, struct yir_str *llvm_text)
+int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_program *p,
+                    const struct cg_target *t, struct cg_code *out, struct yir_str *llvm_text)
 {
     struct work *w = yir_alloc(a, sizeof *w);
     if (llvm_load(d, t->arch, &w->ll)) return -1;

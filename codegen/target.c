@@ -6,30 +6,48 @@
 #include <cpuid.h>
 #endif
 
-/* Bits of CPUID that a level needs: ecx1 leaf 1, ebx7 leaf 7, ecx81 leaf 0x80000001; xcr0: register state the system must
- * save. The levels are those of the x86-64 psABI. */
+/* Bits of CPUID that a level needs: ecx1 leaf 1, ebx7 leaf 7, ecx81 leaf 0x80000001; xcr0: register state the
+ * system must save. The levels are those of the x86-64 psABI. */
 struct cpuid_bits {
     uint32_t ecx1, ebx7, ecx81;
     uint64_t xcr0;
 };
 
 #if defined(__x86_64__)
-#define LAHF 1u /* ecx81; no compiler names it */
+#define LAHF    1u /* ecx81; no compiler names it */
 #define ECX1_V2 (bit_SSE3 | bit_SSSE3 | bit_CMPXCHG16B | bit_SSE4_1 | bit_SSE4_2 | bit_POPCNT)
 #define ECX1_V3 (ECX1_V2 | bit_FMA | bit_MOVBE | bit_OSXSAVE | bit_AVX | bit_F16C)
 #define EBX7_V3 (bit_BMI | bit_AVX2 | bit_BMI2)
 #define EBX7_V4 (EBX7_V3 | bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL)
-#define BITS_V2 {ECX1_V2, 0, LAHF, 0}
-#define BITS_V3 {ECX1_V3, EBX7_V3, LAHF | bit_LZCNT, 0x06}
-#define BITS_V4 {ECX1_V3, EBX7_V4, LAHF | bit_LZCNT, 0xe6}
+#define BITS_V2                                                                                              \
+    {                                                                                                        \
+        ECX1_V2, 0, LAHF, 0                                                                                  \
+    }
+#define BITS_V3                                                                                              \
+    {                                                                                                        \
+        ECX1_V3, EBX7_V3, LAHF | bit_LZCNT, 0x06                                                             \
+    }
+#define BITS_V4                                                                                              \
+    {                                                                                                        \
+        ECX1_V3, EBX7_V4, LAHF | bit_LZCNT, 0xe6                                                             \
+    }
 #else
-#define BITS_V2 {0, 0, 0, 0}
-#define BITS_V3 {0, 0, 0, 0}
-#define BITS_V4 {0, 0, 0, 0}
+#define BITS_V2                                                                                              \
+    {                                                                                                        \
+        0, 0, 0, 0                                                                                           \
+    }
+#define BITS_V3                                                                                              \
+    {                                                                                                        \
+        0, 0, 0, 0                                                                                           \
+    }
+#define BITS_V4                                                                                              \
+    {                                                                                                        \
+        0, 0, 0, 0                                                                                           \
+    }
 #endif
-#define NEEDS_V2 "cx8,cmov,mmx,fxsr,sse,sse2,sse3,ssse3,sse4.1,sse4.2,crc32,popcnt,cx16,sahf"
-#define NEEDS_V3 NEEDS_V2 ",avx,avx2,fma,f16c,bmi,bmi2,lzcnt,movbe,xsave"
-#define NEEDS_V4 NEEDS_V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
+#define NEEDS_V2   "cx8,cmov,mmx,fxsr,sse,sse2,sse3,ssse3,sse4.1,sse4.2,crc32,popcnt,cx16,sahf"
+#define NEEDS_V3   NEEDS_V2 ",avx,avx2,fma,f16c,bmi,bmi2,lzcnt,movbe,xsave"
+#define NEEDS_V4   NEEDS_V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
 #define X86_TRIPLE "x86_64-unknown-linux-gnu"
 #define ARM_TRIPLE "aarch64-unknown-linux-gnu"
 
@@ -65,8 +83,10 @@ static bool host_has(const struct level *l)
     if (strcmp(l->arch, "x86_64") || !__get_cpuid(1, &a, &b, &ecx1, &d)) return false;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) ebx7 = b;
     if (!__get_cpuid(0x80000001, &a, &b, &ecx81, &d)) ecx81 = 0;
-    if ((ecx1 & n->ecx1) != n->ecx1 || (ebx7 & n->ebx7) != n->ebx7 || (ecx81 & n->ecx81) != n->ecx81) return false;
-    return !n->xcr0 || (enabled_state() & n->xcr0) == n->xcr0; /* xcr0 levels need OSXSAVE, so xgetbv is there */
+    if ((ecx1 & n->ecx1) != n->ecx1 || (ebx7 & n->ebx7) != n->ebx7 || (ecx81 & n->ecx81) != n->ecx81)
+        return false;
+    return !n->xcr0 ||
+           (enabled_state() & n->xcr0) == n->xcr0; /* xcr0 levels need OSXSAVE, so xgetbv is there */
 }
 #else
 static bool host_has(const struct level *l)
@@ -111,7 +131,11 @@ static void fill_cpu(struct yir_arena *a, const struct level *l, struct cg_targe
 {
     const char *text = yir_format(a, "cpu:%s", l->name);
     *out = (struct cg_target){
-        .kb = {.name = text, .lanes = l->lanes, .vregs = l->vregs, .has_fma = l->fma, .mem_splat = l->mem_splat},
+        .kb = {.name = text,
+               .lanes = l->lanes,
+               .vregs = l->vregs,
+               .has_fma = l->fma,
+               .mem_splat = l->mem_splat},
         .backend = CG_CPU,
         .text = text,
         .triple = l->triple,
@@ -130,7 +154,8 @@ static int unknown(struct yir_diags *d, const char *text)
     if (near)
         yir_diag_note(d, (struct yir_loc){0}, "did you mean '%s'?", near);
     else
-        yir_diag_note(d, (struct yir_loc){0}, "targets are cpu:native, cpu:LEVEL (x86-64-v2, x86-64-v3, x86-64-v4, aarch64) and ref");
+        yir_diag_note(d, (struct yir_loc){0},
+                      "targets are cpu:native, cpu:LEVEL (x86-64-v2, x86-64-v3, x86-64-v4, aarch64) and ref");
     return -1;
 }
 
@@ -140,11 +165,13 @@ static int find_cpu(struct yir_arena *a, struct yir_diags *d, const char *text, 
     bool native = !strcmp(name, "native");
     const struct level *l = native ? best_level() : find_level(name);
     if (!l && native)
-        return yir_diag(d, (struct yir_loc){0}, E_TARGET,
-                        "this machine's CPU is below every level that code is generated for (x86-64-v2, aarch64)");
+        return yir_diag(
+            d, (struct yir_loc){0}, E_TARGET,
+            "this machine's CPU is below every level that code is generated for (x86-64-v2, aarch64)");
     if (!l) return unknown(d, text);
 #ifndef YOLOC_LLVM
-    return yir_diag(d, (struct yir_loc){0}, E_TARGET, "target '%s': this build has no CPU code generation", text);
+    return yir_diag(d, (struct yir_loc){0}, E_TARGET, "target '%s': this build has no CPU code generation",
+                    text);
 #endif
     fill_cpu(a, l, out);
     return 0;
@@ -154,14 +181,15 @@ int cg_target_find(struct yir_arena *a, struct yir_diags *d, const char *text, s
 {
     if (!strncmp(text, "cpu:", 4)) return find_cpu(a, d, text, out);
     if (!strncmp(text, "cuda:", 5))
-        return yir_diag(d, (struct yir_loc){0}, E_TARGET, "target '%s': CUDA targets are not supported by this version",
-                        text);
+        return yir_diag(d, (struct yir_loc){0}, E_TARGET,
+                        "target '%s': CUDA targets are not supported by this version", text);
     if (strcmp(text, "ref")) return unknown(d, text);
-    *out = (struct cg_target){.kb = {.name = "ref", .lanes = 1, .vregs = 16, .has_fma = true, .native_math = true},
-                              .backend = CG_REF,
-                              .text = "ref",
-                              .needs = "",
-                              .arch = ""};
+    *out = (struct cg_target){
+        .kb = {.name = "ref", .lanes = 1, .vregs = 16, .has_fma = true, .native_math = true},
+        .backend = CG_REF,
+        .text = "ref",
+        .needs = "",
+        .arch = ""};
     return 0;
 }
 
