@@ -14,6 +14,10 @@
 #endif
 #ifdef HAS_ASAN
 #include <sanitizer/asan_interface.h>
+#if defined(__GNUC__) && !defined(__clang__)
+/* gcc takes the poisoned bytes for an input of the call. */
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #define POISON(p, n) __asan_poison_memory_region(p, n)
 #define UNPOISON(p, n) __asan_unpoison_memory_region(p, n)
 #else
