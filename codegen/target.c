@@ -14,37 +14,22 @@ struct cpuid_bits {
 };
 
 #if defined(__x86_64__)
-#define LAHF    1u /* ecx81; no compiler names it */
-#define ECX1_V2 (bit_SSE3 | bit_SSSE3 | bit_CMPXCHG16B | bit_SSE4_1 | bit_SSE4_2 | bit_POPCNT)
-#define ECX1_V3 (ECX1_V2 | bit_FMA | bit_MOVBE | bit_OSXSAVE | bit_AVX | bit_F16C)
-#define EBX7_V3 (bit_BMI | bit_AVX2 | bit_BMI2)
-#define EBX7_V4 (EBX7_V3 | bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL)
-#define BITS_V2                                                                                              \
-    {                                                                                                        \
-        ECX1_V2, 0, LAHF, 0                                                                                  \
-    }
-#define BITS_V3                                                                                              \
-    {                                                                                                        \
-        ECX1_V3, EBX7_V3, LAHF | bit_LZCNT, 0x06                                                             \
-    }
-#define BITS_V4                                                                                              \
-    {                                                                                                        \
-        ECX1_V3, EBX7_V4, LAHF | bit_LZCNT, 0xe6                                                             \
-    }
-#else
-#define BITS_V2                                                                                              \
-    {                                                                                                        \
-        0, 0, 0, 0                                                                                           \
-    }
-#define BITS_V3                                                                                              \
-    {                                                                                                        \
-        0, 0, 0, 0                                                                                           \
-    }
-#define BITS_V4                                                                                              \
-    {                                                                                                        \
-        0, 0, 0, 0                                                                                           \
-    }
+#define LAHF     1u /* ecx81; no compiler names it */
+#define ECX1_V2  (bit_SSE3 | bit_SSSE3 | bit_CMPXCHG16B | bit_SSE4_1 | bit_SSE4_2 | bit_POPCNT)
+#define ECX1_V3  (ECX1_V2 | bit_FMA | bit_MOVBE | bit_OSXSAVE | bit_AVX | bit_F16C)
+#define EBX7_V3  (bit_BMI | bit_AVX2 | bit_BMI2)
+#define EBX7_V4  (EBX7_V3 | bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL)
+#define ECX81_V3 (LAHF | bit_LZCNT)
+#else /* levels of another machine: they are compiled for, never found */
+#define LAHF     0
+#define ECX1_V2  0
+#define ECX1_V3  0
+#define EBX7_V3  0
+#define EBX7_V4  0
+#define ECX81_V3 0
 #endif
+#define YMM        0x06u /* xcr0 */
+#define ZMM        0xe6u
 #define NEEDS_V2   "cx8,cmov,mmx,fxsr,sse,sse2,sse3,ssse3,sse4.1,sse4.2,crc32,popcnt,cx16,sahf"
 #define NEEDS_V3   NEEDS_V2 ",avx,avx2,fma,f16c,bmi,bmi2,lzcnt,movbe,xsave"
 #define NEEDS_V4   NEEDS_V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
@@ -58,10 +43,12 @@ static const struct level {
     bool fma, mem_splat;
     struct cpuid_bits bits;
 } levels[] = {
-    {"x86-64-v2", "x86_64", X86_TRIPLE, "x86-64-v2", NEEDS_V2, 4, 16, false, false, BITS_V2},
-    {"x86-64-v3", "x86_64", X86_TRIPLE, "x86-64-v3", NEEDS_V3, 8, 16, true, false, BITS_V3},
-    {"x86-64-v4", "x86_64", X86_TRIPLE, "x86-64-v4", NEEDS_V4, 16, 32, true, true, BITS_V4},
+    /* clang-format off */
+    {"x86-64-v2", "x86_64", X86_TRIPLE, "x86-64-v2", NEEDS_V2, 4, 16, false, false, {ECX1_V2, 0, LAHF, 0}},
+    {"x86-64-v3", "x86_64", X86_TRIPLE, "x86-64-v3", NEEDS_V3, 8, 16, true, false, {ECX1_V3, EBX7_V3, ECX81_V3, YMM}},
+    {"x86-64-v4", "x86_64", X86_TRIPLE, "x86-64-v4", NEEDS_V4, 16, 32, true, true, {ECX1_V3, EBX7_V4, ECX81_V3, ZMM}},
     {"aarch64", "aarch64", ARM_TRIPLE, "generic", "fp-armv8,neon", 4, 32, true, false, {0, 0, 0, 0}},
+    /* clang-format on */
 };
 
 /* Everything a user may write, for "did you mean". */
@@ -85,8 +72,8 @@ static bool host_has(const struct level *l)
     if (!__get_cpuid(0x80000001, &a, &b, &ecx81, &d)) ecx81 = 0;
     if ((ecx1 & n->ecx1) != n->ecx1 || (ebx7 & n->ebx7) != n->ebx7 || (ecx81 & n->ecx81) != n->ecx81)
         return false;
-    return !n->xcr0 ||
-           (enabled_state() & n->xcr0) == n->xcr0; /* xcr0 levels need OSXSAVE, so xgetbv is there */
+    /* Levels with register state need OSXSAVE, so xgetbv is there. */
+    return !n->xcr0 || (enabled_state() & n->xcr0) == n->xcr0;
 }
 #else
 static bool host_has(const struct level *l)
