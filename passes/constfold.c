@@ -2,6 +2,8 @@
  * weight data the fold is in form only. Weights are row-major, so a cast to NHWC stays. */
 #include "rebuild.h"
 
+#include <string.h>
+
 struct consts { /* one op being computed */
     const struct yir_func *f; /* new function */
     const yir_ref *src;
@@ -85,6 +87,14 @@ static bool on_weights(const struct rebuild *r, uint32_t op)
     return true;
 }
 
+/* "a-const" for a result of $a, and for a result of that too. */
+static const char *result_name(const struct yir_func *f, yir_ref first)
+{
+    static const char suffix[] = "-const";
+    const char *name = f->weight[yir_index(first)].name, *cut = strstr(name, suffix);
+    return pass_weight_name(f, cut ? yir_strndup(f->arena, name, (size_t)(cut - name)) : name, suffix);
+}
+
 static yir_ref fold(struct rebuild *r, uint32_t op)
 {
     const struct yir_op *o = &r->old->op[op];
@@ -99,8 +109,7 @@ static yir_ref fold(struct rebuild *r, uint32_t op)
         c.data = yir_alloc_n(r->f->arena, (size_t)yir_numel(c.out), yir_dtype_size(c.out->dtype));
         fold_table[o->code](&c);
     }
-    const char *name = pass_weight_name(r->f, r->f->weight[yir_index(src[0])].name, "-const");
-    return yir_add_weight(r->f, name, o->type, c.data);
+    return yir_add_weight(r->f, result_name(r->f, src[0]), o->type, c.data);
 }
 
 int pass_constfold(struct pass *p)

@@ -2,10 +2,10 @@
  * ops computed in place on the way to it; the cost rules stand here and nowhere else:
  *
  *   - A slice along any axis but the batch is a view of its operand, an `either` a view of both of its operands.
- *   - A concat is a view: its operands are written side by side. An operand that can't live there (input, weight, output,
- *     slice, in another concat already) is copied. But a concat of few operands that a convolution or a point-wise op
- *     alone reads is instead computed where it is read when an operand would be copied or is an upsample: the reader then
- *     chooses the source by index, which is less traffic than a copy.
+ *   - A concat is a view: its operands are written side by side. An operand that can't live there (input, weight,
+ *     output, slice, in another concat already) is copied. But a concat of few operands that a convolution or a
+ *     point-wise op alone reads is instead computed where it is read when an operand would be copied, or does nothing
+ *     but move elements itself (upsample, flatten): the reader then chooses the source by index, which is less traffic.
  *   - A point-wise op is the epilogue of what makes its operand, when nothing else reads that. It is never computed inside
  *     a window or a head, where each element would be computed several times.
  *   - An op that only moves elements is the prologue of its only reader.
@@ -91,7 +91,7 @@ static bool read_by_choice(const struct fuse *u, uint32_t op)
     for (int k = 0; k < u->f->op[op].nsrc; k++) {
         yir_ref x = yir_src(u->f, op, k);
         if (!can_home(u, op, x)) return true;
-        if (u->f->op[yir_index(x)].code == YIR_upsample && u->uses[yir_index(x)] == 1) return true;
+        if (class_of(u, yir_index(x)) == YIR_MOVE && !u->view[yir_index(x)] && u->uses[yir_index(x)] == 1) return true;
     }
     return false;
 }

@@ -92,7 +92,7 @@ static void place_slice(struct views *v, uint32_t op)
     struct yir_func *f = v->f;
     yir_ref x = yir_src(f, op, 0);
     const struct yir_a_slice *a = yir_attrs(f, op);
-    struct yir_place p = {.buf = yir_index(x) + 1};
+    struct yir_place p = {.buf = yir_kind(x) == YIR_INP ? yir_index(x) + 1 : 0};
     if (yir_kind(x) == YIR_VAL) p = f->place[yir_index(x)];
     else yir_dense_strides(yir_desc(f, x), p.stride);
     move_place(&p, yir_desc(f, x), a->axis, a->start);
