@@ -106,7 +106,7 @@ printf 'nc: [3\n' >"$work/syntax.yaml"
 refused 1 101 compile "$work/syntax.yaml" --weights rule -o "$work/out"
 refused 1 108 compile models/yolov8.yaml --weights rule --scale q -o "$work/out"
 refused 1 '002|007|101|102|103' compile "$photos/chelsea.png" --weights rule -o "$work/out"
-refused 2 001 compile models/yolov8.yaml --weights rule
+refused 2 001 compile
 refused 2 001 compile models/yolov8.yaml --weights rule --nc -3 -o "$work/out"
 refused 2 '001|113' compile models/yolov8.yaml --weights rule --imgsz 0 -o "$work/out"
 refused 1 402 compile models/yolov8.yaml --weights rule --scale n --imgsz 32 --target cpu:none -o "$work/out"
