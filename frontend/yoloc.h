@@ -43,7 +43,7 @@ typedef struct yoloc_opts {
     const char *scale;       /* letter, or NULL */
     int nc;                  /* 0: from yaml and weights */
     int height, width;       /* 0: the checkpoint's, else the family's default */
-    int batch;               /* largest batch, >= 1 */
+    int batch;               /* largest batch; 0: 1, or the module's own when recompiling */
     int layers;              /* extra outputs layer.I for every yaml row but the head's */
     int no_fast;             /* generic code only */
     int checked;             /* generated code checks its bounds */

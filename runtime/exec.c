@@ -281,6 +281,12 @@ const char *yolort_error(const yolort_context *c)
     return is_context(c) ? c->error : "";
 }
 
+void *yolort_arena(yolort_context *c, size_t *bytes)
+{
+    if (bytes) *bytes = is_context(c) ? c->arena.size : 0;
+    return is_context(c) ? c->arena.data : NULL;
+}
+
 yolort_status yolort_profile(yolort_context *c, int on)
 {
     RT_TRY(rt_context_enter(c));

@@ -139,6 +139,10 @@ YOLORT_API yolort_status yolort_wait(yolort_context *c);
 /* Text of what failed in the last call on this context ("" when nothing did, and for BUSY). */
 YOLORT_API const char *yolort_error(const yolort_context *c);
 
+/* The memory that holds values between steps, for tools that compare them (`yoloc verify`); *bytes gets its size. The caller
+ * may read it between runs. NULL for what is no context. */
+YOLORT_API void *yolort_arena(yolort_context *c, size_t *bytes);
+
 /* Times of the last run by step, when profiling is on. */
 typedef struct yolort_step {
     const char *kernel;  /* symbol */

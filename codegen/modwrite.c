@@ -1,0 +1,344 @@
+#include "modwrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/module.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* A section being filled. */
+struct part {
+    uint32_t kind, index;
+    unsigned char *data;
+    size_t size, cap;
+};
+
+struct writer {
+    struct yir_arena *arena;
+    struct yir_diags *diags;
+    const struct cg_module *m;
+    struct part part[16];
+    size_t npart;
+    struct part *strings, *constants;
+    struct packed { /* weights as kernels read them, each once */
+        uint32_t weight;
+        enum kb_packing packing;
+        int32_t arg;
+        uint64_t offset, size;
+    } * packed;
+    size_t npacked, cap_packed;
+    uint64_t (*need)[2], (*want)[2]; /* by op */
+};
+
+static struct part *new_part(struct writer *w, uint32_t kind)
+{
+    YIR_ASSERT(w->npart < YIR_COUNT(w->part));
+    struct part *p = &w->part[w->npart++];
+    *p = (struct part){.kind = kind};
+    return p;
+}
+
+/* Room for `size` more bytes, zeroed, at a multiple of `align`; returns their offset. */
+static size_t reserve(struct writer *w, struct part *p, size_t size, size_t align)
+{
+    size_t at = (p->size + align - 1) / align * align;
+    p->data = yir_grow(w->arena, p->data, &p->cap, at + size, 1);
+    p->size = at + size;
+    return at;
+}
+
+static void put(struct writer *w, struct part *p, const void *record, size_t size)
+{
+    size_t at = reserve(w, p, size, 8);
+    memcpy(p->data + at, record, size);
+}
+
+static uint32_t string(struct writer *w, const char *s)
+{
+    if (!s || !*s) return 0;
+    size_t n = strlen(s) + 1;
+    size_t at = reserve(w, w->strings, n, 1);
+    memcpy(w->strings->data + at, s, n);
+    return (uint32_t)at;
+}
+
+/* --- meta, IR, canonical weights ---------------------------------------------------------------------------- */
+
+static void write_meta(struct writer *w)
+{
+    const struct cg_meta *m = &w->m->meta;
+    struct ym_meta out = {.model = string(w, m->model),
+                          .task = string(w, m->task),
+                          .head = (uint32_t)m->head,
+                          .letterbox = (uint32_t)m->letterbox,
+                          .nc = m->nc,
+                          .height = m->height,
+                          .width = m->width,
+                          .max_batch = m->max_batch,
+                          .stride = m->stride,
+                          .max_det = m->max_det,
+                          .conf = m->conf,
+                          .iou = m->iou,
+                          .weights_from = string(w, m->weights_from),
+                          .options = string(w, m->options),
+                          .weights_digest = {m->weights_digest[0], m->weights_digest[1]}};
+    put(w, new_part(w, YM_META), &out, sizeof out);
+    struct part *names = new_part(w, YM_NAMES);
+    for (int i = 0; i < m->nc; i++) {
+        uint32_t s = string(w, m->names[i]);
+        size_t at = reserve(w, names, sizeof s, 4);
+        memcpy(names->data + at, &s, sizeof s);
+    }
+}
+
+static void write_ir(struct writer *w)
+{
+    struct yir_str text = {.arena = w->arena};
+    yir_print(&text, w->m->front, YIR_PRINT_LOCS);
+    struct part *p = new_part(w, YM_IR);
+    p->data = (unsigned char *)text.text;
+    p->size = text.len;
+}
+
+/* Half precision when that loses nothing, as for weights that came from a half-precision file. */
+static enum yir_dtype stored_type(const struct yir_tdesc *d, const void *data)
+{
+    if (d->dtype != YIR_F32) return d->dtype;
+    for (int64_t i = 0, n = yir_numel(d); i < n; i++) {
+        uint16_t half;
+        float back, v;
+        memcpy(&v, (const char *)data + (size_t)i * sizeof v, sizeof v);
+        yir_dtype_store(YIR_F16, &half, 0, (double)v);
+        back = (float)yir_dtype_load(YIR_F16, &half, 0);
+        if (memcmp(&back, &v, sizeof v)) return YIR_F32;
+    }
+    return YIR_F16;
+}
+
+static void write_weights(struct writer *w)
+{
+    if (w->m->strip) return;
+    struct part *table = new_part(w, YM_WEIGHT), *bytes = new_part(w, YM_WEIGHTS);
+    const struct yir_func *f = w->m->front;
+    for (uint32_t i = 0; i < f->nweight; i++) {
+        const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[i].type);
+        enum yir_dtype type = stored_type(d, f->weight[i].data);
+        size_t n = (size_t)yir_numel(d), size = n * yir_dtype_size(type);
+        size_t at = reserve(w, bytes, size, YM_ALIGN);
+        struct ym_weight out = {.name = string(w, f->weight[i].name),
+                                .dtype = (uint8_t)type,
+                                .rank = (uint8_t)d->rank,
+                                .offset = at,
+                                .size = size};
+        memcpy(out.dim, d->dim, sizeof out.dim);
+        if (type == d->dtype)
+            memcpy(bytes->data + at, f->weight[i].data, size);
+        else
+            for (size_t k = 0; k < n; k++)
+                yir_dtype_store(type, bytes->data + at, k, yir_dtype_load(d->dtype, f->weight[i].data, k));
+        put(w, table, &out, sizeof out);
+    }
+}
+
+/* --- program ------------------------------------------------------------------------------------------------ */
+
+static void add_bits(uint64_t to[2], const uint64_t from[2])
+{
+    to[0] |= from[0];
+    to[1] |= from[1];
+}
+
+static void add_bit(uint64_t to[2], uint32_t bit)
+{
+    to[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
+/* need: inputs that an op depends on before `either` has chosen. want: outputs that depend on an op. */
+static void find_masks(struct writer *w)
+{
+    const struct yir_func *f = w->m->program->f;
+    w->need = yir_alloc_n(w->arena, f->nop, sizeof *w->need);
+    w->want = yir_alloc_n(w->arena, f->nop, sizeof *w->want);
+    for (uint32_t i = 1; i < f->nop; i++) {
+        for (int k = 0; k < f->op[i].nsrc && f->op[i].code != YIR_either; k++) {
+            yir_ref r = yir_src(f, i, k);
+            if (yir_kind(r) == YIR_INP) add_bit(w->need[i], yir_index(r));
+            if (yir_kind(r) == YIR_VAL) add_bits(w->need[i], w->need[yir_index(r)]);
+        }
+    }
+    for (uint32_t i = 0; i < f->noutput; i++)
+        if (yir_kind(f->output[i].ref) == YIR_VAL) add_bit(w->want[yir_index(f->output[i].ref)], f->ninput + i);
+    for (uint32_t i = f->nop - 1; i >= 1; i--)
+        for (int k = 0; k < f->op[i].nsrc; k++)
+            if (yir_kind(yir_src(f, i, k)) == YIR_VAL) add_bits(w->want[yir_index(yir_src(f, i, k))], w->want[i]);
+}
+
+static void write_io(struct writer *w)
+{
+    const struct yir_func *f = w->m->program->f;
+    struct part *p = new_part(w, YM_IO);
+    for (uint32_t i = 0; i < f->ninput + f->noutput; i++) {
+        bool in = i < f->ninput;
+        const struct yir_output *o = in ? NULL : &f->output[i - f->ninput];
+        const struct yir_tdesc *d = in ? yir_tdesc(f->types, f->input[i].type) : yir_desc(f, o->ref);
+        struct ym_io out = {.name = string(w, in ? f->input[i].name : o->name),
+                            .dtype = (uint8_t)d->dtype,
+                            .rank = (uint8_t)d->rank,
+                            .flags = (uint8_t)(in ? 0 : YM_IO_OUTPUT | (o->layer ? YM_IO_LAYER : 0))};
+        memcpy(out.dim, d->dim, sizeof out.dim);
+        put(w, p, &out, sizeof out);
+    }
+}
+
+static const struct packed *pack_once(struct writer *w, const struct kb_mem *mem)
+{
+    const struct yir_func *f = w->m->program->f;
+    uint32_t weight = yir_index(mem->ref);
+    for (size_t i = 0; i < w->npacked; i++)
+        if (w->packed[i].weight == weight && w->packed[i].packing == mem->packing && w->packed[i].arg == mem->pack_arg)
+            return &w->packed[i];
+    const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[weight].type);
+    size_t size = (size_t)mem->elems * yir_dtype_size(d->dtype);
+    size_t at = reserve(w, w->constants, size, YM_ALIGN);
+    cg_pack(d, f->weight[weight].data, mem->packing, mem->pack_arg, w->constants->data + at);
+    w->packed = yir_grow(w->arena, w->packed, &w->cap_packed, w->npacked + 1, sizeof *w->packed);
+    w->packed[w->npacked] = (struct packed){weight, mem->packing, mem->pack_arg, at, size};
+    return &w->packed[w->npacked++];
+}
+
+static struct ym_arg arg_of(struct writer *w, const struct kb_mem *mem)
+{
+    const struct yir_func *f = w->m->program->f;
+    struct ym_arg arg = {.size = (uint64_t)mem->elems * yir_dtype_size(mem->dtype)};
+    if (mem->kind == KB_MEM_WEIGHT) {
+        arg.slot = YM_SLOT_CONSTANT;
+        arg.offset = pack_once(w, mem)->offset;
+        return arg;
+    }
+    arg.slot = YM_SLOT_IO;
+    arg.io = yir_index(mem->ref);
+    if (yir_kind(mem->ref) == YIR_INP) return arg;
+    const struct yir_place *place = &f->place[yir_index(mem->ref)];
+    YIR_ASSERT(place->buf && place->buf <= f->nbuf);
+    const struct yir_buf *buf = &f->buf[place->buf - 1];
+    arg.offset = place->offset;
+    arg.io = buf->kind == YIR_BUF_OUT ? f->ninput + buf->io : buf->io;
+    if (buf->kind != YIR_BUF_ARENA) return arg;
+    arg.slot = YM_SLOT_ARENA;
+    arg.io = 0;
+    arg.offset += buf->offset;
+    return arg;
+}
+
+static void write_steps(struct writer *w)
+{
+    const struct cg_program *p = w->m->program;
+    struct part *kernels = new_part(w, YM_KERNEL), *steps = new_part(w, YM_STEP), *args = new_part(w, YM_ARG);
+    w->constants = new_part(w, YM_CONSTANTS);
+    uint32_t *number = yir_alloc_n(w->arena, p->nkernel + 1u, sizeof *number), nkernel = 0, narg = 0;
+    for (uint32_t i = 0; i < p->nkernel; i++) {
+        const struct cg_kernel *k = &p->kernel[i];
+        number[i] = k->same_as == i ? nkernel++ : number[k->same_as];
+        if (k->same_as == i) {
+            struct ym_kernel out = {string(w, k->symbol), string(w, k->family), w->m->code->entry[i]};
+            put(w, kernels, &out, sizeof out);
+        }
+        struct ym_step step = {.kernel = number[i],
+                               .first_arg = narg,
+                               .label = string(w, k->label),
+                               .line = k->line,
+                               .grain = (uint32_t)k->grain,
+                               .units = k->units,
+                               .scratch = (uint64_t)k->scratch_bytes,
+                               .flops = k->flops,
+                               .bytes = k->bytes};
+        for (uint32_t op = k->first; op <= k->last; op++) {
+            add_bits(step.need, w->need[op]);
+            add_bits(step.want, w->want[op]);
+        }
+        for (int m = 0; m < k->prog->nmem; m++) {
+            if (k->prog->mem[m].kind == KB_MEM_SCRATCH) continue;
+            struct ym_arg arg = arg_of(w, &k->prog->mem[m]);
+            put(w, args, &arg, sizeof arg);
+            step.narg++;
+        }
+        narg += step.narg;
+        put(w, steps, &step, sizeof step);
+    }
+}
+
+static void write_target(struct writer *w)
+{
+    const struct cg_target *t = w->m->target;
+    const struct cg_program *p = w->m->program;
+    struct ym_target out = {.kind = 1,
+                            .name = string(w, t->text),
+                            .arch = string(w, t->arch),
+                            .features = string(w, t->needs),
+                            .precision = string(w, "f32"),
+                            .compiler = string(w, w->m->code->compiler),
+                            .arena_size = p->f->arena_size,
+                            .max_batch = w->m->meta.max_batch,
+                            .height = w->m->meta.height,
+                            .width = w->m->meta.width,
+                            .checked = p->opts.checked};
+    for (uint32_t i = 0; i < p->nkernel; i++)
+        if (out.scratch_size < (uint64_t)p->kernel[i].scratch_bytes) out.scratch_size = (uint64_t)p->kernel[i].scratch_bytes;
+    put(w, new_part(w, YM_TARGET), &out, sizeof out);
+    struct part *code = new_part(w, YM_CODE);
+    size_t at = reserve(w, code, w->m->code->size, YM_ALIGN);
+    memcpy(code->data + at, w->m->code->blob, w->m->code->size);
+}
+
+/* --- the file ----------------------------------------------------------------------------------------------- */
+
+static size_t aligned(size_t n)
+{
+    return (n + YM_ALIGN - 1) / YM_ALIGN * YM_ALIGN;
+}
+
+static int assemble(struct writer *w, void **bytes, size_t *size)
+{
+    size_t head = sizeof(struct ym_header) + w->npart * sizeof(struct ym_section), total = aligned(head);
+    for (size_t i = 0; i < w->npart; i++) total += aligned(w->part[i].size);
+    unsigned char *file = calloc(1, total);
+    if (!file) return yir_diag(w->diags, (struct yir_loc){0}, E_MEMORY, "a module of %zu bytes does not fit into memory", total);
+    struct ym_header h = {.format = YM_FORMAT, .byte_order = YM_BYTE_ORDER, .file_size = total, .nsection = (uint32_t)w->npart,
+                          .ntarget = 1, .producer = YOLOC_VERSION};
+    memcpy(h.magic, YM_MAGIC, sizeof h.magic);
+    size_t at = aligned(head);
+    for (size_t i = 0; i < w->npart; i++) {
+        const struct part *p = &w->part[i];
+        struct ym_section s = {p->kind, p->index, at, p->size};
+        memcpy(file + sizeof h + i * sizeof s, &s, sizeof s);
+        if (p->size) memcpy(file + at, p->data, p->size);
+        at += aligned(p->size);
+    }
+    memcpy(file, &h, sizeof h);
+    XXH128_canonical_t digest;
+    XXH128_canonicalFromHash(&digest, XXH3_128bits(file, total));
+    memcpy(file + offsetof(struct ym_header, digest), &digest, sizeof digest);
+    *bytes = file;
+    *size = total;
+    return 0;
+}
+
+int cg_module_write(struct yir_arena *a, struct yir_diags *d, const struct cg_module *m, void **bytes, size_t *size)
+{
+    struct writer w = {.arena = a, .diags = d, .m = m};
+    const struct yir_func *f = m->program->f;
+    if (f->ninput + f->noutput > YM_MAX_IO)
+        return yir_diag(d, (struct yir_loc){0}, E_LIMIT, "%u inputs and outputs; a module holds %d", f->ninput + f->noutput, YM_MAX_IO);
+    w.strings = new_part(&w, YM_STRINGS);
+    reserve(&w, w.strings, 1, 1); /* offset 0 is the empty string */
+    find_masks(&w);
+    write_meta(&w);
+    write_ir(&w);
+    write_weights(&w);
+    write_io(&w);
+    write_steps(&w);
+    write_target(&w);
+    return assemble(&w, bytes, size);
+}

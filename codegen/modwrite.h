@@ -1,0 +1,28 @@
+/* Writes module files (runtime/module.h). */
+#ifndef CG_MODWRITE_H
+#define CG_MODWRITE_H
+
+#include "codegen.h"
+
+struct cg_meta { /* struct ym_meta with its strings */
+    const char *model, *task, *weights_from, *options;
+    int head, letterbox, nc, height, width, max_batch, stride, max_det;
+    float conf, iou;
+    const char *const *names; /* nc */
+    uint64_t weights_digest[2];
+};
+
+struct cg_module {
+    struct cg_meta meta;
+    const struct yir_func *front; /* un-fused, with weight data: the IR and WEIGHTS sections */
+    bool strip;                   /* without the canonical weights */
+    const struct cg_target *target;
+    const struct cg_program *program;
+    const struct cg_code *code;
+};
+
+/* The whole file in one malloc'ed block, which the caller frees. The same inputs give the same bytes. -1 after reporting
+ * (E_LIMIT: more outputs than a module holds; E_MEMORY). */
+int cg_module_write(struct yir_arena *a, struct yir_diags *d, const struct cg_module *m, void **bytes, size_t *size);
+
+#endif

@@ -1,0 +1,70 @@
+/* What the parts of the driver (yoloc.h) share. */
+#ifndef FE_DRIVER_H
+#define FE_DRIVER_H
+
+#include <setjmp.h>
+
+#include "codegen/codegen.h"
+#include "codegen/modread.h"
+#include "frontend/model.h"
+#include "frontend/yoloc.h"
+#include "passes/pass.h"
+
+struct yoloc {
+    yoloc_opts opts;  /* strings are in arena */
+    struct yir_arena *arena;
+};
+
+/* One call of the API: its memory, types and diagnostics, all released when it returns. */
+struct call {
+    yoloc *c;
+    const yoloc_opts *o;
+    struct yir_arena *arena;
+    struct yir_types *types;
+    struct yir_diags *diags;
+    jmp_buf oom;
+};
+
+/* Runs body(call, arg) with fresh memory; running out of it comes back here. Status from body's result and the diagnostics. */
+yoloc_status call_run(yoloc *c, int (*body)(struct call *, void *arg), void *arg);
+
+/* A further arena, for a result that outlives the call: the caller frees it. Memory may run out only during the call. */
+struct yir_arena *call_arena(struct call *k);
+
+void call_progress(const struct call *k, const char *what, int done, int total);
+
+/* A malloc'ed copy for the caller, NUL-terminated. -1 after reporting. */
+int call_result(struct call *k, const char *text, size_t len, yoloc_result *out);
+
+/* A model as given on the command line, lowered. */
+struct source {
+    const char *model, *weights; /* files; weights: also "rule", or NULL */
+    bool wants_weights;          /* the network is to be run: without any weights that is an error */
+    const struct fe_weights *w;
+    const struct fe_model *fe;
+};
+int call_model(struct call *k, struct source *s);
+
+/* A function through the pipeline and code generation. */
+struct build {
+    struct yir_func *front, *fused;
+    struct cg_target target;
+    struct cg_program *program;
+    struct cg_code code;
+    struct yir_str *llvm_text;
+    bool no_reuse;
+};
+int call_target(struct call *k, const char *text, struct cg_target *out);
+int call_passes(struct call *k, struct build *b, int max_batch);
+int call_compile(struct call *k, struct build *b, int max_batch);
+
+/* front at another size (0: as it is), rounded up to a multiple of stride; the new numbers go to meta. NULL after reporting. */
+struct yir_func *call_resize(struct call *k, struct yir_func *front, struct cg_meta *meta, int height, int width, int batch);
+
+/* --keep-kernels: programs, LLVM IR and IR text as files in keep_dir. */
+int call_keep(struct call *k, const struct build *b);
+
+/* The module file of a built function. */
+int call_module(struct call *k, const struct build *b, const struct cg_meta *meta, void **bytes, size_t *size);
+
+#endif
