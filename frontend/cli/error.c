@@ -7,7 +7,8 @@ static int exit_code_of(enum cli_number number)
 {
     switch (number) {
     case CLI_USAGE: return CLI_BAD_USAGE;
-    case CLI_MEMORY: return CLI_NO_RESOURCE;
+    case CLI_MEMORY:
+    case CLI_MODULE_TARGET: return CLI_NO_RESOURCE;
     default: return CLI_BAD_INPUT;
     }
 }
@@ -37,6 +38,8 @@ static void print_line(const char *head, const char *text, const char *tail)
 void cli_error_print(const struct cli_error *e)
 {
     char tail[16] = "\n";
+    if (!e->text[0])
+        return;
     if (e->number != CLI_NONE)
         snprintf(tail, sizeof tail, " [E%03d]\n", e->number);
     print_line("yoloc: error: ", e->text, tail);

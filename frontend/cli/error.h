@@ -12,7 +12,11 @@ enum cli_number {
     CLI_MEMORY = 4,
     CLI_LIMIT = 5,
     CLI_KIND = 7,
-    CLI_IMAGE = 8
+    CLI_IMAGE = 8,
+    CLI_MODULE_FILE = 501,
+    CLI_MODULE_TARGET = 503,
+    CLI_RUN = 504,
+    CLI_TENSOR_IN = 506
 };
 
 enum cli_exit { CLI_DONE = 0, CLI_BAD_INPUT = 1, CLI_BAD_USAGE = 2, CLI_NO_RESOURCE = 3 };
@@ -28,7 +32,7 @@ struct cli_error {
 /* Always -1, so that `return cli_fail(...)` reads well. The exit code follows from the number. */
 int cli_fail(struct cli_error *e, enum cli_number number, const char *format, ...) CLI_PRINTF(3, 4);
 
-/* "yoloc: error: text [E008]" on stderr; control characters of file names are shown as '?'. */
+/* "yoloc: error: text [E008]" on stderr, nothing when the text is empty; control characters are shown as '?'. */
 void cli_error_print(const struct cli_error *e);
 void cli_warn(const char *format, ...) CLI_PRINTF(1, 2);
 

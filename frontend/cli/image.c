@@ -1,6 +1,6 @@
 #include "image.h"
 
-#include "file.h"
+#include "fileio.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* PNG by libpng: to 8-bit RGB as OpenCV's imread makes it (high byte of 16, alpha dropped, no gamma), and back. */
-#include "file.h"
+#include "fileio.h"
 #include "image.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 #include "sources.h"
 
-#include "file.h"
+#include "fileio.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "frontend/cli/file.h"
+#include "frontend/cli/fileio.h"
 #include "frontend/cli/image.h"
 #include "sha256.h"
 

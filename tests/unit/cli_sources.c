@@ -1,4 +1,4 @@
-#include "frontend/cli/file.h"
+#include "frontend/cli/fileio.h"
 #include "frontend/cli/sources.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-#include "file.h"
+#include "fileio.h"
 
 #include "interrupt.h"
 
@@ -145,15 +145,36 @@ int cli_file_write(const char *path, const void *bytes, size_t size, struct cli_
     return cli_output_commit(&o, e);
 }
 
-int cli_folder_make(const char *path, struct cli_error *e)
+static int make_one(const char *path, struct cli_error *e)
 {
     struct stat st;
     if (mkdir(path, 0777) == 0)
         return 0;
     int reason = errno;
-    if (reason == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return 0;
     return cli_fail(e, CLI_WRITE, "%s: %s", path, reason == EEXIST ? "is not a folder" : strerror(reason));
+}
+
+int cli_folder_make(const char *path, struct cli_error *e)
+{
+    char *part = strdup(path);
+    if (!part)
+        return cli_fail(e, CLI_MEMORY, "%s: out of memory", path);
+    int rc = 0;
+    for (char *slash = part; rc == 0 && (slash = strchr(slash + 1, '/'));) {
+        *slash = 0;
+        rc = make_one(part, e);
+        *slash = '/';
+    }
+    free(part);
+    return rc == 0 ? make_one(path, e) : rc;
+}
+
+int cli_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 char *cli_path_join(const char *folder, const char *stem, const char *suffix)

@@ -1,6 +1,6 @@
 /* Files as a whole: read into memory, or written so that a reader sees the old file or the new one, never a part. */
-#ifndef CLI_FILE_H
-#define CLI_FILE_H
+#ifndef CLI_FILEIO_H
+#define CLI_FILEIO_H
 
 #include "error.h"
 
@@ -26,8 +26,11 @@ void cli_output_discard(struct cli_output *o);
 /* open, write, commit. */
 int cli_file_write(const char *path, const void *bytes, size_t size, struct cli_error *e);
 
-/* Makes the folder (one level) unless it exists. */
+/* Makes the folder, and those above it, unless they exist. */
 int cli_folder_make(const char *path, struct cli_error *e);
+
+/* Whether both paths lead to one file or folder. */
+int cli_same_file(const char *a, const char *b);
 
 /* folder + "/" + stem + suffix, malloc'd; NULL when memory ran out. */
 char *cli_path_join(const char *folder, const char *stem, const char *suffix);

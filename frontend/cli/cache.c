@@ -1,0 +1,182 @@
+#include "cache.h"
+
+#include "fileio.h"
+#include "frontend/yoloc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define SUFFIX ".yoloc"
+
+/* NULL, or why the folder may not be trusted. A link is refused as someone else may own its end. */
+static const char *distrust(const char *folder)
+{
+    struct stat st;
+    if (lstat(folder, &st) != 0)
+        return strerror(errno);
+    if (!S_ISDIR(st.st_mode))
+        return "not a folder";
+    if (st.st_uid != geteuid())
+        return "belongs to another user";
+    return st.st_mode & 077 ? "open to other users" : NULL;
+}
+
+static char *folder_above(void)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char *out = NULL;
+    if (xdg && xdg[0] == '/')
+        return strdup(xdg);
+    if (!home || home[0] != '/' || asprintf(&out, "%s/.cache", home) < 0)
+        return NULL;
+    return out;
+}
+
+void cli_cache_open(struct cli_cache *c)
+{
+    char *above = folder_above();
+    c->folder = above ? cli_path_join(above, "yoloc", "") : NULL;
+    if (!c->folder) {
+        free(above);
+        cli_warn("no cache folder: neither XDG_CACHE_HOME nor HOME is an absolute path");
+        return;
+    }
+    mkdir(above, 0700);
+    mkdir(c->folder, 0700);
+    free(above);
+    const char *why = distrust(c->folder);
+    if (!why && access(c->folder, R_OK | W_OK | X_OK) != 0)
+        why = strerror(errno);
+    if (!why)
+        return;
+    cli_warn("the cache folder %s is not used: %s", c->folder, why);
+    cli_cache_close(c);
+}
+
+void cli_cache_close(struct cli_cache *c)
+{
+    free(c->folder);
+    c->folder = NULL;
+}
+
+void cli_cache_key(char key[64], const void *module, size_t size, int height, int width)
+{
+    struct {
+        uint64_t module[2], size, seconds, nanoseconds;
+        int64_t height, width, version;
+    } all = {.height = height, .width = width, .version = yoloc_version()};
+    struct stat self;
+    XXH128_hash_t h = XXH3_128bits(module, size);
+    all.module[0] = h.high64;
+    all.module[1] = h.low64;
+    if (stat("/proc/self/exe", &self) == 0) { /* builds of one version may still differ */
+        all.size = (uint64_t)self.st_size;
+        all.seconds = (uint64_t)self.st_mtim.tv_sec;
+        all.nanoseconds = (uint64_t)self.st_mtim.tv_nsec;
+    }
+    h = XXH3_128bits(&all, sizeof all);
+    snprintf(key, 64, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+}
+
+/* The folder is ours and closed, so nobody else can change an entry between this look and its use. */
+char *cli_cache_find(const struct cli_cache *c, const char *key)
+{
+    struct stat st;
+    char *path = c->folder ? cli_path_join(c->folder, key, SUFFIX) : NULL;
+    if (!path)
+        return NULL;
+    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 022) {
+        free(path);
+        return NULL;
+    }
+    static const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
+    utimensat(AT_FDCWD, path, now, AT_SYMLINK_NOFOLLOW);
+    return path;
+}
+
+/* --- size --- */
+
+struct entry {
+    char *path;
+    struct timespec used;
+    long long size;
+};
+
+static int older(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    if (x->used.tv_sec != y->used.tv_sec)
+        return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+    return x->used.tv_nsec < y->used.tv_nsec ? -1 : x->used.tv_nsec > y->used.tv_nsec;
+}
+
+static struct entry *list_entries(const struct cli_cache *c, size_t *n)
+{
+    enum { MOST = 65536 };
+    DIR *dir = opendir(c->folder);
+    struct entry *all = NULL;
+    *n = 0;
+    for (struct dirent *d; dir && *n < MOST && (d = readdir(dir));) {
+        struct stat st;
+        size_t len = strlen(d->d_name), tail = strlen(SUFFIX);
+        if (len <= tail || strcmp(d->d_name + len - tail, SUFFIX) != 0)
+            continue;
+        struct entry *more = realloc(all, (*n + 1) * sizeof *all);
+        if (!more)
+            break;
+        all = more;
+        all[*n].path = cli_path_join(c->folder, d->d_name, "");
+        if (!all[*n].path)
+            break;
+        if (lstat(all[*n].path, &st) != 0 || !S_ISREG(st.st_mode)) {
+            free(all[*n].path);
+            continue;
+        }
+        all[*n].used = st.st_mtim;
+        all[(*n)++].size = st.st_size;
+    }
+    if (dir)
+        closedir(dir);
+    return all;
+}
+
+/* A reader that has an entry open keeps its bytes, so removing is always safe. */
+static void shrink(const struct cli_cache *c)
+{
+    size_t n;
+    long long total = 0;
+    struct entry *all = list_entries(c, &n);
+    for (size_t i = 0; i < n; i++)
+        total += all[i].size;
+    if (n)
+        qsort(all, n, sizeof *all, older);
+    for (size_t i = 0; i < n; i++) {
+        if (total > CLI_CACHE_LIMIT && unlink(all[i].path) == 0)
+            total -= all[i].size;
+        free(all[i].path);
+    }
+    free(all);
+}
+
+void cli_cache_put(const struct cli_cache *c, const char *key, const void *bytes, size_t size)
+{
+    struct cli_error e;
+    char *path = c->folder ? cli_path_join(c->folder, key, SUFFIX) : NULL;
+    if (!path || (long long)size > CLI_CACHE_LIMIT / 2) {
+        free(path);
+        return;
+    }
+    if (cli_file_write(path, bytes, size, &e) != 0)
+        cli_warn("the cache was not written: %s", e.text);
+    free(path);
+    shrink(c);
+}

@@ -1,0 +1,124 @@
+/* yoloc compile: a description and weights, or a module, to a module. */
+#include "commands.h"
+#include "compiler.h"
+#include "fileio.h"
+#include "interrupt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MODULE_MAGIC "YOLOCMOD"
+
+struct options {
+    struct cli_build build;
+    const char *output;
+};
+
+static const struct cli_option rows[] = {
+    {.name = "output", .letter = 'o', .value = CLI_TEXT, .at = offsetof(struct options, output),
+     .metavar = "FILE", .help = "the module to write; else the model's name with .yoloc, in this folder"},
+    CLI_ROWS_WEIGHTS(options),
+    CLI_ROWS_MODEL(options),
+    CLI_ROWS_SIZE(options),
+    {.name = "target", .letter = 't', .value = CLI_TEXT, .at = CLI_BUILD_AT(options, target), .metavar = "TARGET",
+     .help = "cpu:native, or one of `yoloc --list-targets`"},
+    {.name = "layers", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, layers),
+     .help = "add the output of every yaml row but the head's, as layer.I or layer.I.P"},
+    {.name = "strip", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, strip),
+     .help = "leave out the weights as they came; the module can then not be compiled again"},
+    {.name = "no-fast", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, no_fast),
+     .help = "generic code only, no fast kernel families"},
+    {.name = "no-fuse", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, no_fuse), .help = "one kernel an operation"},
+    {.name = "no-reuse", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, no_reuse),
+     .help = "a buffer of its own for each value"},
+    {.name = "checked", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, checked),
+     .help = "the code checks the bounds of every access"},
+    {.name = "keep-kernels", .value = CLI_TEXT, .at = CLI_BUILD_AT(options, keep), .metavar = "DIR",
+     .help = "write each kernel as program, LLVM IR and object here"},
+    CLI_ROWS_PASSES(options),
+};
+
+/* File name without folder and ending. */
+static char *default_output(const char *model)
+{
+    const char *slash = strrchr(model, '/'), *file = slash ? slash + 1 : model, *dot = strrchr(file, '.');
+    char *out = NULL;
+    int n = dot && dot != file ? (int)(dot - file) : (int)strlen(file);
+    return asprintf(&out, "%.*s.yoloc", n, file) < 0 ? NULL : out;
+}
+
+static int is_module(const char *path)
+{
+    char head[sizeof MODULE_MAGIC - 1];
+    FILE *f = fopen(path, "rb");
+    int yes = f && fread(head, 1, sizeof head, f) == sizeof head && memcmp(head, MODULE_MAGIC, sizeof head) == 0;
+    if (f)
+        fclose(f);
+    return yes;
+}
+
+static int recompile(struct cli_compiler *c, const struct options *o, const char *path, yoloc_result *out,
+                     struct cli_error *e)
+{
+    uint8_t *bytes;
+    size_t size;
+    if (o->build.weights || o->build.scale || o->build.nc || o->build.layers)
+        return cli_fail(e, CLI_USAGE, "compile: %s is a module: its model and weights are fixed, so --weights, "
+                        "--scale, --nc and --layers have no meaning", path);
+    if (cli_file_read(path, (size_t)8 << 30, &bytes, &size, e) != 0)
+        return -1;
+    int rc = cli_compiler_check(c, yoloc_recompile(c->handle, bytes, size, out), e);
+    free(bytes);
+    return rc;
+}
+
+static int build(struct cli_compiler *c, const struct options *o, const char *model, const char *output,
+                 struct cli_error *e)
+{
+    yoloc_result module = {NULL, 0};
+    double start = cli_seconds();
+    int rc = is_module(model)
+                 ? recompile(c, o, model, &module, e)
+                 : cli_compiler_check(c, yoloc_compile(c->handle, model, o->build.weights, &module), e);
+    if (rc == 0) {
+        cli_interrupt_hold();
+        rc = cli_compiler_check(c, yoloc_write_file(c->handle, output, module.bytes, module.size), e);
+        cli_interrupt_release();
+    }
+    if (rc == 0)
+        printf("%s: %.1f MB, compiled in %.1f s\n", output, (double)module.size / 1e6, cli_seconds() - start);
+    yoloc_free_result(&module);
+    return rc;
+}
+
+static int run(const void *options, const struct cli_args *args, struct cli_error *e)
+{
+    const struct options *o = options;
+    struct cli_compiler c;
+    char *output = o->output ? strdup(o->output) : default_output(args->rest[0]);
+    if (!output)
+        return cli_fail(e, CLI_MEMORY, "out of memory");
+    int rc = 0;
+    if (cli_same_file(output, args->rest[0]))
+        rc = cli_fail(e, CLI_USAGE, "compile: %s would be overwritten; give another -o", output);
+    if (rc == 0)
+        rc = cli_compiler_open(&c, &o->build, e);
+    if (rc == 0) {
+        rc = build(&c, o, args->rest[0], output, e);
+        cli_compiler_close(&c);
+    }
+    free(output);
+    return rc;
+}
+
+const struct cli_command cli_command_compile = {
+    .name = "compile",
+    .arguments = "MODEL.yaml|FILE.pt|MODULE",
+    .summary = "Compiles a model description and weights to a module.",
+    .details = "A .pt that holds its description needs no yaml. A module is compiled again from what it holds, for "
+               "another target, size or batch.",
+    .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
+    .min_rest = 1, .max_rest = 1,
+    .run = run,
+};

@@ -1,0 +1,172 @@
+/* yoloc inspect: what a module holds. */
+#include "commands.h"
+#include "compiler.h"
+#include "engine.h"
+#include "fileio.h"
+#include "text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    int kernels, memory, ir, program, code, json;
+};
+#define AT(field) offsetof(struct options, field)
+
+static const struct cli_option rows[] = {
+    {.name = "kernels", .letter = 'k', .value = CLI_FLAG, .group = 1, .at = AT(kernels),
+     .help = "steps: kernel, layers, yaml line, work and bytes"},
+    {.name = "memory", .letter = 'm', .value = CLI_FLAG, .group = 1, .at = AT(memory), .help = "memory plan"},
+    {.name = "ir", .value = CLI_FLAG, .group = 1, .at = AT(ir), .help = "the IR inside, as `yoloc opt` reads it"},
+    {.name = "program", .value = CLI_FLAG, .group = 1, .at = AT(program), .help = "kernel programs"},
+    {.name = "code", .value = CLI_FLAG, .group = 1, .at = AT(code), .help = "LLVM IR of the kernels"},
+    {.name = "json", .value = CLI_FLAG, .group = 1, .at = AT(json),
+     .help = "metadata, inputs, outputs and steps as JSON"},
+};
+
+/* --- json --- */
+
+static const char *const dtype_names[] = {"f32", "f16", "bf16", "f64", "u8", "i8", "i32", "i64", "bool"};
+static const char *const letterbox_names[] = {"square", "rect", "topleft"};
+static const char *const head_names[] = {"none", "free", "anchor", "x"};
+#define NAME(table, i) ((size_t)(i) < sizeof table / sizeof *table ? table[i] : "?")
+
+static void add_field(struct cli_text *t, const char *key, const char *value)
+{
+    cli_text_addf(t, ",\"%s\":", key);
+    cli_text_json(t, value ? value : "");
+}
+
+static void add_real(struct cli_text *t, const char *key, double v, int decimals)
+{
+    cli_text_addf(t, ",\"%s\":", key);
+    cli_text_number(t, v, decimals);
+}
+
+static void add_info(struct cli_text *t, const yolort_info *i)
+{
+    cli_text_add(t, "{\"version\":1");
+    add_field(t, "model", i->model);
+    add_field(t, "task", i->task);
+    add_field(t, "target", i->target);
+    add_field(t, "precision", i->precision);
+    add_field(t, "producer", i->producer);
+    add_field(t, "head", NAME(head_names, i->head));
+    add_field(t, "letterbox", NAME(letterbox_names, i->letterbox));
+    cli_text_addf(t, ",\"nc\":%d,\"height\":%d,\"width\":%d,\"batch\":%d,\"stride\":%d,\"max_det\":%d", i->nc,
+                  i->height, i->width, i->max_batch, i->stride, i->max_det);
+    add_real(t, "conf", (double)i->conf, 6);
+    add_real(t, "iou", (double)i->iou, 6);
+    cli_text_addf(t, ",\"arena_bytes\":%zu,\"constant_bytes\":%zu,\"code_bytes\":%zu,\"names\":[", i->arena_bytes,
+                  i->constant_bytes, i->code_bytes);
+    for (int k = 0; k < i->nc; k++) {
+        cli_text_add(t, k ? "," : "");
+        cli_text_json(t, i->names[k]);
+    }
+}
+
+static void add_io(struct cli_text *t, const yolort_io *io)
+{
+    cli_text_add(t, "\n {\"name\":");
+    cli_text_json(t, io->name);
+    add_field(t, "dtype", NAME(dtype_names, io->dtype));
+    cli_text_addf(t, ",\"output\":%s,\"shape\":[", io->is_output ? "true" : "false");
+    for (int k = 0; k < io->rank; k++)
+        cli_text_addf(t, k ? ",%lld" : "%lld", (long long)io->dim[k]);
+    cli_text_add(t, "]}");
+}
+
+static void add_step(struct cli_text *t, const yolort_step *s)
+{
+    cli_text_add(t, "\n {\"kernel\":");
+    cli_text_json(t, s->kernel);
+    add_field(t, "label", s->label);
+    cli_text_addf(t, ",\"line\":%d", s->line);
+    add_real(t, "flops", s->flops, 0);
+    add_real(t, "bytes", s->bytes, 0);
+    cli_text_add(t, "}");
+}
+
+/* Steps are reached through a context, which allocates; one thread is enough to look. */
+static int add_steps(struct cli_text *t, yolort_module *m, const char *path, struct cli_error *e)
+{
+    yolort_context *context;
+    yolort_context_opts o;
+    yolort_step s;
+    yolort_context_opts_init(&o, sizeof o);
+    o.threads = 1;
+    if (cli_runtime_check(yolort_context_new(&context, m, &o), path, NULL, e) != 0)
+        return -1;
+    for (size_t i = 0; i < yolort_step_count(m); i++) {
+        cli_text_add(t, i ? "," : "");
+        if (yolort_step_at(context, i, &s) == YOLORT_OK)
+            add_step(t, &s);
+    }
+    yolort_context_free(context);
+    return 0;
+}
+
+static int print_json(const char *path, struct cli_error *e)
+{
+    yolort_module *m;
+    struct cli_text t = {0};
+    if (cli_module_load(&m, path, e) != 0)
+        return -1;
+    add_info(&t, yolort_module_info(m));
+    cli_text_add(&t, "],\"io\":[");
+    for (size_t i = 0; i < yolort_io_count(m); i++) {
+        cli_text_add(&t, i ? "," : "");
+        add_io(&t, yolort_io_at(m, i));
+    }
+    cli_text_add(&t, "],\"steps\":[");
+    int rc = add_steps(&t, m, path, e);
+    cli_text_add(&t, "]}\n");
+    if (rc == 0)
+        rc = cli_text_flush(&t, stdout, e);
+    cli_text_free(&t);
+    yolort_module_free(m);
+    return rc;
+}
+
+/* --- text --- */
+
+static int print_text(const char *path, const char *what, struct cli_error *e)
+{
+    struct cli_compiler c;
+    uint8_t *bytes;
+    size_t size;
+    yoloc_result text = {NULL, 0};
+    if (cli_file_read(path, (size_t)8 << 30, &bytes, &size, e) != 0)
+        return -1;
+    int rc = cli_compiler_open(&c, NULL, e);
+    if (rc == 0) {
+        rc = cli_compiler_check(&c, yoloc_inspect_text(c.handle, bytes, size, what, &text), e);
+        cli_print_result(&text);
+        cli_compiler_close(&c);
+    }
+    free(bytes);
+    return rc;
+}
+
+static int run(const void *options, const struct cli_args *args, struct cli_error *e)
+{
+    const struct options *o = options;
+    const struct {
+        int on;
+        const char *what;
+    } choices[] = {{o->kernels, "kernels"}, {o->memory, "memory"}, {o->ir, "ir"}, {o->program, "program"},
+                   {o->code, "code"}};
+    const char *what = "summary";
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        what = choices[i].on ? choices[i].what : what;
+    return o->json ? print_json(args->rest[0], e) : print_text(args->rest[0], what, e);
+}
+
+const struct cli_command cli_command_inspect = {
+    .name = "inspect",
+    .arguments = "MODULE",
+    .summary = "Shows what a module holds: metadata, kernels, memory plan, IR.",
+    .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
+    .min_rest = 1, .max_rest = 1,
+    .run = run,
+};

@@ -1,0 +1,108 @@
+/* yoloc opt: IR text in, passes, IR text out. */
+#include "commands.h"
+#include "compiler.h"
+#include "fileio.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define MAX_TEXT ((size_t)64 << 20)
+
+struct options {
+    struct cli_build build;
+    const char *passes, *output;
+    int locs;
+};
+
+static const struct cli_option rows[] = {
+    {.name = "passes", .letter = 'p', .value = CLI_TEXT, .at = offsetof(struct options, passes),
+     .metavar = "NAMES|all", .help = "run these passes (comma-joined), or the whole pipeline; else none"},
+    {.name = "output", .letter = 'o', .value = CLI_TEXT, .at = offsetof(struct options, output), .metavar = "FILE",
+     .help = "write here instead of stdout"},
+    {.name = "locs", .value = CLI_FLAG, .at = offsetof(struct options, locs),
+     .help = "print source positions, which are no part of the canonical text"},
+    CLI_ROWS_WEIGHTS(options),
+    CLI_ROWS_MODEL(options),
+    CLI_ROWS_SIZE(options),
+    CLI_ROWS_PASSES(options),
+};
+
+static int is_model(const char *path)
+{
+    static const char *const endings[] = {".yaml", ".yml", ".pt"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++) {
+        if (strcasecmp(dot, endings[i]) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static int read_text(struct cli_compiler *c, const struct options *o, const char *path, yoloc_result *text,
+                     struct cli_error *e)
+{
+    return cli_compiler_check(c, yoloc_ir_text(c->handle, path, o->build.weights, text), e);
+}
+
+static int run_passes(struct cli_compiler *c, const struct options *o, const char *path, const char *text, size_t n,
+                      struct cli_error *e)
+{
+    yoloc_result out = {NULL, 0};
+    const char *passes = o->passes ? o->passes : "";
+    int rc = cli_compiler_check(c, yoloc_opt_text(c->handle, path, text, n, passes, o->locs, &out), e);
+    if (rc == 0 && o->output)
+        rc = cli_file_write(o->output, out.bytes, out.size, e);
+    else if (rc == 0) {
+        cli_print_result(&out);
+        return 0;
+    }
+    yoloc_free_result(&out);
+    return rc;
+}
+
+static int from_model(struct cli_compiler *c, const struct options *o, const char *path, struct cli_error *e)
+{
+    yoloc_result text = {NULL, 0};
+    int rc = read_text(c, o, path, &text, e);
+    if (rc == 0)
+        rc = run_passes(c, o, path, text.bytes, text.size, e);
+    yoloc_free_result(&text);
+    return rc;
+}
+
+static int from_text(struct cli_compiler *c, const struct options *o, const char *path, struct cli_error *e)
+{
+    uint8_t *text;
+    size_t n;
+    int standard = strcmp(path, "-") == 0;
+    if (cli_file_read(standard ? "/dev/stdin" : path, MAX_TEXT, &text, &n, e) != 0)
+        return -1;
+    int rc = run_passes(c, o, standard ? "stdin" : path, (const char *)text, n, e);
+    free(text);
+    return rc;
+}
+
+static int run(const void *options, const struct cli_args *args, struct cli_error *e)
+{
+    const struct options *o = options;
+    const char *path = args->rest[0];
+    int model = is_model(path);
+    if (!model && (o->build.weights || o->build.scale || o->build.nc || o->build.size.height))
+        return cli_fail(e, CLI_USAGE, "opt: --weights, --scale, --nc and --imgsz are for models, %s is IR text", path);
+    struct cli_compiler c;
+    if (cli_compiler_open(&c, &o->build, e) != 0)
+        return -1;
+    int rc = model ? from_model(&c, o, path, e) : from_text(&c, o, path, e);
+    cli_compiler_close(&c);
+    return rc;
+}
+
+const struct cli_command cli_command_opt = {
+    .name = "opt",
+    .arguments = "FILE.yir|-|MODEL.yaml|FILE.pt",
+    .summary = "Prints IR text, after passes if wanted.",
+    .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
+    .min_rest = 1, .max_rest = 1,
+    .run = run,
+};

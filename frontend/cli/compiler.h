@@ -1,0 +1,66 @@
+/* The compiler library as commands use it: diagnostics, dumps and progress go to stderr, statuses become exit codes. */
+#ifndef CLI_COMPILER_H
+#define CLI_COMPILER_H
+
+#include "args.h"
+#include "frontend/yoloc.h"
+#include "progress.h"
+
+struct cli_compiler {
+    yoloc *handle;
+    struct cli_progress progress;
+    int errors; /* diagnostics told so far that were errors */
+};
+
+/* Options that several commands share; rows below. */
+struct cli_build {
+    const char *weights, *scale, *target;
+    const char *skip, *dump_after, *keep;
+    struct cli_size size;
+    int nc, batch, layers, no_fast, checked, no_fuse, no_reuse, strip, allow_bad_crc;
+    int verify_each, pass_limit, time_passes;
+};
+
+#define CLI_MAX_IMGSZ 16384
+
+/* Rows for an options struct S with a member `build`. */
+#define CLI_BUILD_AT(S, field) offsetof(struct S, build.field)
+#define CLI_ROWS_MODEL(S) \
+    {.name = "scale", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, scale), .metavar = "LETTER", \
+     .help = "size of the model, a key of its `scales`; else the file name decides (yolov8s.yaml)"}, \
+    {.name = "nc", .value = CLI_INT, .at = CLI_BUILD_AT(S, nc), .low = 1, .high = 65536, .metavar = "N", \
+     .help = "number of classes; else yaml and weights decide"}
+#define CLI_ROWS_WEIGHTS(S) \
+    {.name = "weights", .letter = 'w', .value = CLI_TEXT, .at = CLI_BUILD_AT(S, weights), \
+     .metavar = "FILE|rule", \
+     .help = "a .pt or .safetensors file; `rule` makes weights from their names, for tests and benches"}, \
+    {.name = "allow-bad-crc", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, allow_bad_crc), \
+     .help = "read a .pt although a checksum in it is wrong"}
+#define CLI_ROWS_SIZE(S) \
+    {.name = "imgsz", .value = CLI_SIZE, .at = CLI_BUILD_AT(S, size), .low = 1, .high = CLI_MAX_IMGSZ, \
+     .metavar = "N|H,W", .help = "input size; else the checkpoint's or the family's"}, \
+    {.name = "batch", .letter = 'b', .value = CLI_INT, .at = CLI_BUILD_AT(S, batch), .low = 1, .high = 65536, \
+     .metavar = "N", .fallback = "1", .help = "largest number of images in one run"}
+#define CLI_ROWS_PASSES(S) \
+    {.name = "verify-each", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, verify_each), \
+     .help = "verify the IR after each pass"}, \
+    {.name = "no-pass", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, skip), .metavar = "NAMES", \
+     .help = "leave these passes out (comma-joined)"}, \
+    {.name = "pass-limit", .value = CLI_INT, .at = CLI_BUILD_AT(S, pass_limit), .low = -1, .high = 100000, \
+     .metavar = "N", .fallback = "-1", .help = "stop after N passes, to find the one at fault; -1: run all"}, \
+    {.name = "dump-after", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, dump_after), .metavar = "NAMES|all", \
+     .help = "print the IR after these passes on stderr"}, \
+    {.name = "time-passes", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, time_passes), \
+     .help = "print the time of each pass on stderr"}
+
+/* The handle's callbacks refer to *c, which must stay where it is until closed. build NULL: defaults. */
+int cli_compiler_open(struct cli_compiler *c, const struct cli_build *build, struct cli_error *e);
+void cli_compiler_close(struct cli_compiler *c);
+
+/* 0, or -1 with the exit code of a status whose cause was told already. Ends the progress line. */
+int cli_compiler_check(struct cli_compiler *c, yoloc_status s, struct cli_error *e);
+
+/* Prints a text result on stdout and releases it. */
+void cli_print_result(yoloc_result *r);
+
+#endif

@@ -1,0 +1,38 @@
+/* A loaded module made ready to find objects in one picture at a time. */
+#ifndef CLI_ENGINE_H
+#define CLI_ENGINE_H
+
+#include "error.h"
+#include "image.h"
+#include "runtime/yolort.h"
+
+struct cli_engine {
+    yolort_module *module;
+    const yolort_info *info;
+    yolort_context *context;
+    uint8_t *picture;           /* the bound input: height * width * 3 */
+    float *rows;                /* the bound output `decoded` */
+    size_t nrow;
+    void *work;
+    yolort_detection *found;
+    size_t capacity;
+    void *memory;               /* bytes that the module borrows, or NULL */
+};
+
+/* 0, or -1: "what: text". */
+int cli_runtime_check(yolort_status s, const char *what, const char *text, struct cli_error *e);
+
+int cli_module_load(yolort_module **out, const char *path, struct cli_error *e);
+
+/* Takes the module and the malloc'd memory it borrows (or NULL) over, also on failure. `name` is for error texts;
+ * capacity: detections a picture. */
+int cli_engine_open(struct cli_engine *g, yolort_module *m, void *memory, const char *name,
+                    const yolort_context_opts *opts, size_t capacity, struct cli_error *e);
+void cli_engine_close(struct cli_engine *g);
+
+/* Letterboxes into g->picture (the placement has the size of the module), runs, selects; g->found holds *count in
+ * pixels of the image. */
+int cli_engine_detect(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
+                      const yolort_nms_opts *nms, size_t *count, struct cli_error *e);
+
+#endif

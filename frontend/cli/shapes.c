@@ -1,0 +1,126 @@
+#include "shapes.h"
+
+#include "compiler.h"
+#include "fileio.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_MODULE_FILE ((size_t)8 << 30)
+#define BYTE_ALIGN 64u /* of sections in a module */
+
+int cli_shapes_open(struct cli_shapes *s, yolort_module *m, const char *path, const yolort_context_opts *context,
+                    size_t capacity, struct cli_error *e)
+{
+    *s = (struct cli_shapes){.path = path, .context = *context, .capacity = capacity};
+    return cli_engine_open(&s->engines[0], m, NULL, path, context, capacity, e);
+}
+
+void cli_shapes_close(struct cli_shapes *s)
+{
+    for (int i = 0; i < CLI_MAX_OPEN_SHAPES; i++)
+        cli_engine_close(&s->engines[i]);
+    if (s->bytes)
+        cli_cache_close(&s->cache);
+    free(s->bytes);
+    *s = (struct cli_shapes){.path = NULL};
+}
+
+/* What is kept is stripped: it can always be made again from the module it came from. */
+static int compile(struct cli_shapes *s, int height, int width, yoloc_result *out, struct cli_error *e)
+{
+    struct cli_compiler c;
+    struct cli_build build = {.target = s->engines[0].info->target, .size = {height, width}, .batch = 1,
+                              .strip = 1, .pass_limit = -1};
+    int rc = cli_compiler_open(&c, &build, e);
+    if (rc == 0)
+        rc = cli_compiler_check(&c, yoloc_recompile(c.handle, s->bytes, s->size, out), e);
+    cli_compiler_close(&c);
+    return rc;
+}
+
+static int open_compiled(struct cli_shapes *s, const yoloc_result *r, struct cli_engine *g, struct cli_error *e)
+{
+    size_t room = (r->size + BYTE_ALIGN - 1) / BYTE_ALIGN * BYTE_ALIGN;
+    void *memory = aligned_alloc(BYTE_ALIGN, room);
+    if (!memory)
+        return cli_fail(e, CLI_MEMORY, "%s: out of memory", s->path);
+    memcpy(memory, r->bytes, r->size);
+    yolort_module *m = NULL;
+    char text[512] = "";
+    if (cli_runtime_check(yolort_load(&m, memory, r->size, text, sizeof text), s->path, text, e) != 0) {
+        free(memory);
+        return -1;
+    }
+    return cli_engine_open(g, m, memory, s->path, &s->context, s->capacity, e);
+}
+
+/* An entry that does not load or is of another size is as good as none: it is compiled and written anew. */
+static int open_cached(struct cli_shapes *s, const char *key, int height, int width, struct cli_engine *g)
+{
+    struct cli_error ignored;
+    yolort_module *m = NULL;
+    char *path = cli_cache_find(&s->cache, key);
+    int rc = path ? cli_module_load(&m, path, &ignored) : -1;
+    free(path);
+    if (rc == 0)
+        rc = cli_engine_open(g, m, NULL, s->path, &s->context, s->capacity, &ignored);
+    if (rc == 0 && g->info->height == height && g->info->width == width)
+        return 0;
+    cli_engine_close(g);
+    return -1;
+}
+
+static int open_shape(struct cli_shapes *s, int height, int width, struct cli_engine *g, struct cli_error *e)
+{
+    char key[64];
+    if (!s->bytes) {
+        if (cli_file_read(s->path, MAX_MODULE_FILE, &s->bytes, &s->size, e) != 0)
+            return -1;
+        cli_cache_open(&s->cache);
+    }
+    cli_cache_key(key, s->bytes, s->size, height, width);
+    if (open_cached(s, key, height, width, g) == 0)
+        return 0;
+    yoloc_result r = {NULL, 0};
+    int rc = compile(s, height, width, &r, e);
+    if (rc == 0) {
+        cli_cache_put(&s->cache, key, r.bytes, r.size);
+        rc = open_compiled(s, &r, g, e);
+    }
+    yoloc_free_result(&r);
+    return rc;
+}
+
+/* A free slot, else the one whose last use is longest ago; never the module as given. */
+static int choose_slot(const struct cli_shapes *s)
+{
+    int best = 1;
+    for (int i = 1; i < CLI_MAX_OPEN_SHAPES; i++) {
+        if (!s->engines[i].module)
+            return i;
+        if (s->used[i] < s->used[best])
+            best = i;
+    }
+    return best;
+}
+
+int cli_shapes_get(struct cli_shapes *s, int height, int width, struct cli_engine **out, struct cli_error *e)
+{
+    int slot = 0;
+    while (slot < CLI_MAX_OPEN_SHAPES) {
+        const yolort_info *info = s->engines[slot].info;
+        if (info && info->height == height && info->width == width)
+            break;
+        slot++;
+    }
+    if (slot == CLI_MAX_OPEN_SHAPES) {
+        slot = choose_slot(s);
+        cli_engine_close(&s->engines[slot]);
+        if (open_shape(s, height, width, &s->engines[slot], e) != 0)
+            return -1;
+    }
+    s->used[slot] = ++s->clock;
+    *out = &s->engines[slot];
+    return 0;
+}
