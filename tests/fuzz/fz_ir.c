@@ -1,6 +1,5 @@
 /* IR text: what parses is verified, printed, and must parse again to the same text. */
-#include <string.h>
-
+#include "case.h"
 #include "ir/ir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -17,10 +16,12 @@ static const char *print(struct yir_arena *a, struct yir_types *t, struct yir_di
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    const char *text = (const char *)data;
+    fuzz_case_input(&text, &size);
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     struct yir_types *t = yir_types_new(a);
     struct yir_diags *d = yir_diags_new(a, NULL, NULL);
-    const char *once = print(a, t, d, (const char *)data, size);
+    const char *once = print(a, t, d, text, size);
     const char *twice = once ? print(a, t, d, once, strlen(once)) : NULL;
     if (once) YIR_ASSERT(twice && !strcmp(once, twice));
     if (!once) YIR_ASSERT(yir_diag_errors(d) > 0);
