@@ -48,7 +48,7 @@ struct fe_model {
     int nc, nl, reg_max, stride_max, na;
     const double *stride;  /* nl */
     const char *const *names; /* nc */
-    int letterbox;         /* yolort_letterbox_mode of the family */
+    int letterbox;         /* yolort_letterbox_mode of the family: 0 square, 2 topleft */
     float conf, iou;
     int max_det;
     int batch, height, width; /* rounded up to stride_max */
@@ -57,11 +57,17 @@ struct fe_model {
     const struct fe_want *want;
     size_t nwant;
     const char *scale;     /* letter used, or "" */
+    float input_div;       /* pixels are divided by this on their way in: 255, or 1 */
+    bool input_bgr;
 };
 
 /* root: the description (FE_DICT). NULL after reporting; several mistakes are reported at once where that helps. */
 const struct fe_model *fe_model_build(struct yir_arena *a, struct yir_types *t, struct yir_diags *d,
                                       const struct fe_value *root, const struct fe_model_opts *o);
+
+/* A model file that does not exist under its own name but does without its scale (yolov8n.yaml -> yolov8.yaml,
+ * yolox_nano.yaml -> yolox.yaml), or path itself. Name and scale of the model still come from `path`. */
+const char *fe_model_file(struct yir_arena *a, const char *path);
 
 /* One line a module: name and arguments (`yoloc --list-modules`). */
 void fe_modules_list(struct yir_str *out);
@@ -71,21 +77,38 @@ void fe_modules_list(struct yir_str *out);
 /* Lowerings build the network with these alone, never yir_ directly: a text form of modules will call the same. */
 struct fe_lower; /* state of one build: function, weights, current path, defaults */
 
-/* Enters the child `name` ("cv1"; NULL: stays) and leaves it again. The pickled object there, if any, is then consulted by
- * fe_int and fe_weight. `class_name` is what the row implies; it is noted for --params and messages. */
-void fe_child(struct fe_lower *l, const char *name, const char *class_name);
+/* Enters the child `name` ("cv1", "m.0") and leaves it again. The pickled object there, if any, is then consulted by
+ * fe_int and fe_float. */
+void fe_child(struct fe_lower *l, const char *name);
 void fe_leave(struct fe_lower *l);
+
+/* Children in state_dict order (comma-joined), for modules that do not first use them in that order. */
+void fe_order(struct fe_lower *l, const char *names);
 
 /* A parameter of the current module: the pickled attribute `key` when there is one, else `implied`. `at` picks an element
  * of a tuple; a scalar serves for every `at`. */
 int64_t fe_int(struct fe_lower *l, const char *key, int at, int64_t implied);
 double fe_float(struct fe_lower *l, const char *key, double implied);
 
-/* The weight "<path>.<name>" as an IR weight. dim: wanted shape; where the file's shape differs, the file's is taken for
- * dimensions wanted as -1, and W_DISAGREE or E_WEIGHT follows for the others as the caller settles. NIL when the file lacks
- * it and `optional`; otherwise reported. */
-yir_ref fe_weight(struct fe_lower *l, const char *name, const int64_t *dim, int rank, bool optional);
+enum {
+    FE_W_OPTIONAL = 1, /* used only where the weights file has it; not among the wants */
+    FE_W_BUFFER = 2,   /* state that is no parameter */
+    FE_W_SOFT0 = 4     /* << dimension: the file may settle it */
+};
 
+/* The weight "<path>.<name>" as an IR weight. dim: wanted shape; where the file's differs, soft dimensions are taken from
+ * it (W_DISAGREE at the end), others are E_WEIGHT. NIL when optional and absent, and after an error. */
+yir_ref fe_weight(struct fe_lower *l, const char *name, const int64_t *dim, int rank, unsigned flags);
+
+/* Shape of "<path>.<name>" in the weights file, as far as it is to be followed: dim[] and the rank, or 0. */
+int fe_shape(struct fe_lower *l, const char *name, int64_t *dim);
+/* Whether the weights file, where there is one, has "<path>.<name>"; `implied` without a file. */
+bool fe_has(struct fe_lower *l, const char *name, bool implied);
+
+/* A state_dict entry that no op reads. */
+void fe_declare(struct fe_lower *l, const char *name, const int64_t *dim, int rank, bool counted);
+
+int64_t fe_channels(struct fe_lower *l, yir_ref x);
 yir_ref fe_op(struct fe_lower *l, enum yir_code c, const yir_ref *src, int nsrc, const void *attr);
 
 #endif

@@ -1,0 +1,98 @@
+/* One build of a network: what model.c sets up, lower.c keeps, and heads tell. Lowerings of modules use model.h alone. */
+#ifndef FE_LOWER_H
+#define FE_LOWER_H
+
+#include "activation.h"
+#include "model.h"
+
+enum fe_dialect { FE_UL = 1, FE_Y5 = 2, FE_X = 4 }; /* Ultralytics, the yolov5 and yolov3 repositories, YOLOX */
+
+struct fe_unit { /* a module of the network; its state_dict entries come before its children's */
+    const char *name, *path;
+    const struct fe_node *node;
+    struct fe_unit *parent, *first, *last, *next;
+    struct fe_want *want;
+    size_t nwant, cap_want;
+};
+
+struct fe_misfit { /* a weight whose shape in the file is not the one wanted */
+    const char *name, *expected, *found;
+};
+
+enum { FE_MAX_LEVELS = 8 };
+
+struct fe_head_facts { /* what a head tells about itself */
+    enum fe_head kind;
+    int nl, reg_max, na;
+    double stride[FE_MAX_LEVELS];
+    int letterbox;
+    float iou;
+};
+
+struct fe_lower {
+    struct yir_arena *arena;
+    struct yir_diags *diags;
+    struct yir_func *func;
+    const struct fe_weights *weights; /* NULL: none */
+    bool rule;  /* weights are filled by rule */
+    bool data;  /* the file's tensors are used, shapes included; otherwise shapes are what the yaml says */
+    bool final; /* the build whose warnings are told */
+
+    enum fe_dialect dialect;
+    struct fe_act act; /* default activation */
+    double eps;        /* of batch normalisation, where nothing else is said */
+    const struct fe_value *description; /* the whole model file: keys that arguments name */
+    int64_t nc, reg_max;
+    bool nc_fixed;     /* by weights or option, whatever the head's row says */
+    bool legacy;       /* class branch of plain convolutions */
+    bool depthwise;    /* X: convolutions of blocks and head are depthwise */
+    int64_t na;        /* Y5: anchors a level, by the yaml; 0: no anchors there */
+    double width, max_channels;
+    int64_t rounded[2]; /* a channel count that was written, and what rounding up to 8 made of it */
+    double stride[FE_MAX_LEVELS]; /* of the levels, from the build before; 0: to be computed */
+    int64_t input_height;
+
+    struct yir_loc row; /* the row being lowered */
+    struct fe_unit *root, *at;
+    bool moved; /* the function's place is not yet that of `at` */
+    bool failed, full;
+    size_t nunit;
+    uint64_t nelem;
+
+    struct fe_misfit first;
+    size_t nmisfit;
+    uint8_t *used; /* tensors of the file */
+    size_t nmissing;
+    struct fe_head_facts head;
+};
+
+/* Starts a build; the function's input is added by the caller. */
+void fe_lower_init(struct fe_lower *l);
+
+/* Enters a row's module, whose path may have several parts. */
+void fe_enter(struct fe_lower *l, const char *path, struct yir_loc row);
+
+/* Reports at the current row and marks the build failed. */
+YIR_PRINTF(3, 4) int fe_fail(struct fe_lower *l, enum yir_diag_id id, const char *fmt, ...);
+/* At another place of the description; the row's when loc is none. */
+YIR_PRINTF(4, 5) int fe_fail_at(struct fe_lower *l, struct yir_loc loc, enum yir_diag_id id, const char *fmt, ...);
+/* Warns, in the final build only. */
+YIR_PRINTF(3, 4) void fe_warn(struct fe_lower *l, enum yir_diag_id id, const char *fmt, ...);
+
+/* A weight that no state_dict has, or whose value is implied: `data` is borrowed. Not among the wants. */
+yir_ref fe_constant(struct fe_lower *l, const char *name, const int64_t *dim, int rank, const float *data);
+
+/* Tensor "<path>.<name>" of the weights file, in any build, marked as used; or NULL. */
+const struct fe_tensor *fe_tensor(struct fe_lower *l, const char *name);
+
+/* Warnings that are known only at the end: other widths, unused tensors, infinities. */
+void fe_lower_finish(struct fe_lower *l);
+
+/* All wants in state_dict order. */
+struct fe_want *fe_wants(struct fe_lower *l, size_t *n);
+/* Of one row: learnable elements. */
+int64_t fe_unit_params(const struct fe_unit *u);
+
+const char *fe_shape_text(struct yir_arena *a, const int64_t *dim, int rank);
+
+#endif

@@ -1,0 +1,111 @@
+#include "blocks.h"
+
+/* The convolution that a row's arguments k, s, act and, where its schema has them, p, g and d describe. */
+static struct fe_conv conv_of_row(struct fe_lower *l, const struct fe_site *s)
+{
+    struct fe_conv c = fe_conv_of(l, fe_arg_int(s, "c2"), 1, 1);
+    for (int i = 0; i < 2; i++) {
+        c.k[i] = fe_arg(s, "k")->i[i];
+        c.s[i] = fe_arg(s, "s")->i[i];
+    }
+    c.act = fe_arg(s, "act")->act;
+    return c;
+}
+
+static void set_padding(struct fe_conv *c, const struct fe_arg *p)
+{
+    for (int i = 0; i < 2 && !p->none; i++) c->p[i] = p->i[i];
+}
+
+yir_ref fe_low_conv(struct fe_lower *l, const struct fe_site *s)
+{
+    struct fe_conv c = conv_of_row(l, s);
+    set_padding(&c, fe_arg(s, "p"));
+    c.g = fe_arg_int(s, "g");
+    c.d = fe_arg_int(s, "d");
+    return fe_conv_here(l, s->in[0], &c);
+}
+
+yir_ref fe_low_dwconv(struct fe_lower *l, const struct fe_site *s)
+{
+    struct fe_conv c = conv_of_row(l, s);
+    c.g = FE_DEPTHWISE;
+    c.d = fe_arg_int(s, "d");
+    return fe_conv_here(l, s->in[0], &c);
+}
+
+yir_ref fe_low_focus(struct fe_lower *l, const struct fe_site *s)
+{
+    struct fe_conv c = conv_of_row(l, s);
+    set_padding(&c, fe_arg(s, "p"));
+    c.g = fe_arg_int(s, "g");
+    struct yir_a_factor two = { 2 };
+    return fe_conv(l, "conv", fe_op(l, YIR_s2d, &s->in[0], 1, &two), c);
+}
+
+/* Half of the channels by a convolution, the other half from those by a cheap depthwise one. */
+static yir_ref ghost_conv(struct fe_lower *l, yir_ref x, struct fe_conv c)
+{
+    struct fe_conv cheap = fe_conv_of(l, c.c2 / 2, 5, 1);
+    cheap.g = FE_DEPTHWISE;
+    cheap.act = c.act;
+    c.c2 /= 2;
+    yir_ref y[2];
+    y[0] = fe_conv(l, "cv1", x, c);
+    y[1] = fe_conv(l, "cv2", y[0], cheap);
+    return fe_concat(l, y, 2, 1);
+}
+
+yir_ref fe_low_ghostconv(struct fe_lower *l, const struct fe_site *s)
+{
+    struct fe_conv c = conv_of_row(l, s);
+    c.g = fe_arg_int(s, "g");
+    return ghost_conv(l, s->in[0], c);
+}
+
+static yir_ref ghost_child(struct fe_lower *l, const char *child, yir_ref x, struct fe_conv c)
+{
+    fe_child(l, child);
+    x = ghost_conv(l, x, c);
+    fe_leave(l);
+    return x;
+}
+
+yir_ref fe_ghost_bottleneck(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s)
+{
+    struct fe_conv first = fe_conv_of(l, c2 / 2, 1, 1), last = fe_conv_of(l, c2, 1, 1), dw = fe_conv_of(l, c2 / 2, k, s);
+    last.act = dw.act = fe_act_none;
+    dw.g = FE_DEPTHWISE;
+    yir_ref y = ghost_child(l, "conv.0", x, first);
+    if (s == 2) y = fe_conv(l, "conv.1", y, dw);
+    y = ghost_child(l, "conv.2", y, last);
+    if (s == 2) {
+        dw.c2 = fe_channels(l, x);
+        x = fe_conv(l, "shortcut.0", x, dw);
+        x = fe_conv(l, "shortcut.1", x, last);
+    }
+    return fe_add(l, y, x);
+}
+
+yir_ref fe_low_ghostbottleneck(struct fe_lower *l, const struct fe_site *s)
+{
+    return fe_ghost_bottleneck(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "k"), fe_arg_int(s, "s"));
+}
+
+yir_ref fe_cross_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t g, double e, bool shortcut)
+{
+    struct fe_conv row = fe_conv_of(l, (int64_t)((double)c2 * e), k, s), column = fe_conv_of(l, c2, k, s);
+    row.k[0] = row.s[0] = 1;
+    column.k[1] = column.s[1] = 1;
+    column.g = g;
+    yir_ref y = fe_conv(l, "cv1", x, row);
+    y = fe_conv(l, "cv2", y, column);
+    bool add = fe_int(l, "add", 0, shortcut && fe_channels(l, x) == fe_channels(l, y)) != 0;
+    return add ? fe_add(l, x, y) : y;
+}
+
+yir_ref fe_low_crossconv(struct fe_lower *l, const struct fe_site *s)
+{
+    return fe_cross_conv(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "k"), fe_arg_int(s, "s"), fe_arg_int(s, "g"),
+                         fe_arg(s, "e")->f, fe_arg_int(s, "shortcut") != 0);
+}

@@ -1,0 +1,262 @@
+/* libyaml events to a literal tree. Never the whole-document loader: it has no limits. */
+#include "model.h"
+
+#include "infile.h"
+#include "scalar.h"
+#include "strmap.h"
+
+#include <string.h>
+#include <yaml.h>
+
+enum { MAX_BYTES = 1 << 20, MAX_DEPTH = 32, MAX_NODES = 100000 };
+
+struct frame { /* a list or dict being filled */
+    struct fe_value *v;
+    size_t cap_item, cap_key;
+    struct fe_value *key; /* dict: read, its value is next */
+    struct fe_strmap seen; /* dict: its keys */
+};
+
+struct reader {
+    struct yir_arena *arena;
+    struct yir_diags *diags;
+    uint32_t file;
+    const char *text;
+    size_t *line; /* offset of each line */
+    size_t nline;
+    struct frame stack[MAX_DEPTH];
+    int depth;
+    size_t nodes;
+    struct fe_value *root;
+};
+
+static void find_lines(struct reader *r, const char *text, size_t len)
+{
+    size_t cap = 0;
+    r->text = text;
+    for (size_t i = 0; i <= len; i++) {
+        if (i && text[i - 1] != '\n') continue;
+        r->line = yir_grow(r->arena, r->line, &cap, r->nline + 1, sizeof *r->line);
+        r->line[r->nline++] = i;
+    }
+}
+
+/* libyaml counts columns in characters, diagnostics in bytes. */
+static struct yir_loc loc_of(const struct reader *r, yaml_mark_t m)
+{
+    if (m.line >= r->nline) return (struct yir_loc){ r->file, (uint32_t)r->nline, 1 };
+    const char *start = r->text + r->line[m.line], *s = start;
+    for (size_t left = m.column; left && *s && *s != '\n'; left--) {
+        s++;
+        while (((unsigned char)*s & 0xc0) == 0x80) s++;
+    }
+    return (struct yir_loc){ r->file, (uint32_t)m.line + 1, (uint32_t)(s - start) + 1 };
+}
+
+/* Key of a dict as the text that must be distinct: 1 and '1' are two keys. */
+static const char *key_text(struct reader *r, const struct fe_value *k)
+{
+    return k->kind == FE_INT ? yir_format(r->arena, "i%lld", (long long)k->i) : yir_format(r->arena, "s%s", k->s);
+}
+
+static int add_key(struct reader *r, struct frame *f, struct fe_value *k)
+{
+    if (k->kind != FE_STR && k->kind != FE_INT)
+        return yir_diag(r->diags, k->loc, E_YAML_KEY, "a key must be a name or an integer, not %s",
+                        fe_describe(r->arena, k));
+    if (k->kind == FE_STR && !k->quoted && strcmp(k->s, "<<") == 0)
+        return yir_diag(r->diags, k->loc, E_YAML_FEATURE, "merge keys (<<) are not read");
+    const char *text = key_text(r, k);
+    size_t first = f->v->n;
+    if (!fe_strmap_add(&f->seen, text, strlen(text), &first)) {
+        yir_diag(r->diags, k->loc, E_YAML_KEY, "the key %s stands twice", text + 1);
+        yir_diag_note(r->diags, f->v->key[first]->loc, "here for the first time");
+        return -1;
+    }
+    f->key = k;
+    return 0;
+}
+
+static int add_node(struct reader *r, struct fe_value *v)
+{
+    if (++r->nodes > MAX_NODES)
+        return yir_diag(r->diags, v->loc, E_LIMIT, "more than %d values in one file", MAX_NODES);
+    if (r->depth == 0) {
+        r->root = v;
+        return 0;
+    }
+    struct frame *f = &r->stack[r->depth - 1];
+    struct fe_value *parent = f->v;
+    if (parent->kind == FE_DICT && !f->key) return add_key(r, f, v);
+    parent->item = yir_grow(r->arena, parent->item, &f->cap_item, parent->n + 1, sizeof *parent->item);
+    parent->item[parent->n] = v;
+    if (parent->kind == FE_DICT) {
+        parent->key = yir_grow(r->arena, parent->key, &f->cap_key, parent->n + 1, sizeof *parent->key);
+        parent->key[parent->n] = f->key;
+        f->key = NULL;
+    }
+    parent->n++;
+    return 0;
+}
+
+static struct fe_value *new_value(struct reader *r, enum fe_kind kind, yaml_mark_t at)
+{
+    struct fe_value *v = yir_alloc(r->arena, sizeof *v);
+    v->kind = kind;
+    v->loc = loc_of(r, at);
+    return v;
+}
+
+static int check_plain_node(struct reader *r, const yaml_char_t *anchor, const yaml_char_t *tag, yaml_mark_t at)
+{
+    if (anchor)
+        return yir_diag(r->diags, loc_of(r, at), E_YAML_FEATURE, "anchors (&%s) are not read", (const char *)anchor);
+    if (tag) return yir_diag(r->diags, loc_of(r, at), E_YAML_FEATURE, "tags (%s) are not read", (const char *)tag);
+    return 0;
+}
+
+static int open_node(struct reader *r, enum fe_kind kind, const yaml_char_t *anchor, const yaml_char_t *tag,
+                     yaml_mark_t at)
+{
+    if (check_plain_node(r, anchor, tag, at)) return -1;
+    struct fe_value *v = new_value(r, kind, at);
+    if (r->depth && r->stack[r->depth - 1].v->kind == FE_DICT && !r->stack[r->depth - 1].key)
+        return yir_diag(r->diags, v->loc, E_YAML_KEY, "a key must be a name or an integer, not %s",
+                        fe_describe(r->arena, v));
+    if (add_node(r, v)) return -1;
+    if (r->depth == MAX_DEPTH)
+        return yir_diag(r->diags, v->loc, E_LIMIT, "nested more than %d deep", MAX_DEPTH);
+    struct frame *f = &r->stack[r->depth++];
+    *f = (struct frame){ .v = v };
+    if (kind == FE_DICT) fe_strmap_init(&f->seen, r->arena, 8);
+    return 0;
+}
+
+static int add_scalar(struct reader *r, const yaml_event_t *e)
+{
+    const char *text = (const char *)e->data.scalar.value;
+    if (check_plain_node(r, e->data.scalar.anchor, e->data.scalar.tag, e->start_mark)) return -1;
+    struct fe_value *v = new_value(r, FE_STR, e->start_mark);
+    if (strlen(text) != e->data.scalar.length)
+        return yir_diag(r->diags, v->loc, E_YAML_SYNTAX, "a string holds a zero byte");
+    v->s = yir_strndup(r->arena, text, e->data.scalar.length);
+    v->quoted = e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+    if (!v->quoted && !fe_scalar_plain(v->s, v))
+        return yir_diag(r->diags, v->loc, E_LITERAL, "the integer %s is too large", v->s);
+    return add_node(r, v);
+}
+
+static int take_document(struct reader *r, const yaml_event_t *e)
+{
+    if (r->root)
+        return yir_diag(r->diags, loc_of(r, e->start_mark), E_YAML_FEATURE, "a second document starts here");
+    if (e->data.document_start.tag_directives.start != e->data.document_start.tag_directives.end)
+        return yir_diag(r->diags, loc_of(r, e->start_mark), E_YAML_FEATURE, "%%TAG directives are not read");
+    return 0;
+}
+
+static int take_event(struct reader *r, const yaml_event_t *e)
+{
+    switch (e->type) {
+    case YAML_DOCUMENT_START_EVENT:
+        return take_document(r, e);
+    case YAML_SCALAR_EVENT:
+        return add_scalar(r, e);
+    case YAML_SEQUENCE_START_EVENT:
+        return open_node(r, FE_LIST, e->data.sequence_start.anchor, e->data.sequence_start.tag, e->start_mark);
+    case YAML_MAPPING_START_EVENT:
+        return open_node(r, FE_DICT, e->data.mapping_start.anchor, e->data.mapping_start.tag, e->start_mark);
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT:
+        r->depth--;
+        return 0;
+    case YAML_ALIAS_EVENT:
+        return yir_diag(r->diags, loc_of(r, e->start_mark), E_YAML_FEATURE, "aliases (*%s) are not read",
+                        (const char *)e->data.alias.anchor);
+    default:
+        return 0;
+    }
+}
+
+static int report_syntax(struct reader *r, const yaml_parser_t *p)
+{
+    const char *problem = p->problem ? p->problem : "not YAML";
+    if (p->error == YAML_MEMORY_ERROR) return yir_diag(r->diags, (struct yir_loc){ r->file, 0, 0 }, E_MEMORY, "out of memory");
+    if (p->error == YAML_READER_ERROR)
+        return yir_diag_bin(r->diags, r->file, p->problem_offset, E_YAML_SYNTAX, "%s", problem);
+    yir_diag(r->diags, loc_of(r, p->problem_mark), E_YAML_SYNTAX, "%s", problem);
+    if (p->context && p->context_mark.line != p->problem_mark.line)
+        yir_diag_note(r->diags, loc_of(r, p->context_mark), "%s that starts here", p->context);
+    return -1;
+}
+
+static int read_events(struct reader *r, const char *text, size_t len)
+{
+    yaml_parser_t p;
+    if (!yaml_parser_initialize(&p))
+        return yir_diag(r->diags, (struct yir_loc){ r->file, 0, 0 }, E_MEMORY, "out of memory");
+    yaml_parser_set_input_string(&p, (const unsigned char *)text, len);
+    int rc = 0;
+    for (bool end = false; !end && rc == 0;) {
+        yaml_event_t e;
+        if (!yaml_parser_parse(&p, &e)) {
+            rc = report_syntax(r, &p);
+            break;
+        }
+        rc = take_event(r, &e);
+        end = e.type == YAML_STREAM_END_EVENT;
+        yaml_event_delete(&e);
+    }
+    yaml_parser_delete(&p);
+    return rc;
+}
+
+/* What a file that is no yaml looks like, or NULL. */
+static const char *other_kind(const char *text, size_t len)
+{
+    static const struct {
+        const char *start, *kind;
+    } kinds[] = { { "PK\003\004", "a zip archive (a .pt checkpoint?)" }, { "\200\002", "a pickle" },
+                  { "\x89PNG", "a picture" }, { "\xff\xd8", "a picture" }, { "<!DOCTYPE", "an HTML page" },
+                  { "<!doctype", "an HTML page" }, { "<html", "an HTML page" }, { "<HTML", "an HTML page" },
+                  { "version https://git-lfs", "a Git LFS pointer, not the file itself" } };
+    size_t blank = strspn(text, " \t\r\n");
+    for (size_t i = 0; i < YIR_COUNT(kinds); i++) {
+        size_t n = strlen(kinds[i].start);
+        if (len >= blank + n && memcmp(text + blank, kinds[i].start, n) == 0) return kinds[i].kind;
+    }
+    return memchr(text, 0, len) ? "a binary file" : NULL;
+}
+
+static const struct fe_value *parse(struct yir_arena *a, struct yir_diags *d, uint32_t file, const char *text, size_t len)
+{
+    struct yir_loc whole = { file, 0, 0 };
+    const char *kind = other_kind(text, len);
+    if (kind) return yir_diag(d, whole, E_KIND, "this is no model description but %s", kind), NULL;
+    struct reader *r = yir_alloc(a, sizeof *r);
+    r->arena = a;
+    r->diags = d;
+    r->file = file;
+    find_lines(r, text, len);
+    if (read_events(r, text, len)) return NULL;
+    if (!r->root) return yir_diag(d, whole, E_KIND, "the file is empty"), NULL;
+    return r->root;
+}
+
+const struct fe_value *fe_yaml_parse(struct yir_arena *a, struct yir_diags *d, const char *name, const char *text, size_t len)
+{
+    char *copy = yir_strndup(a, text, len); /* the scanners below rely on a zero at the end */
+    uint32_t file = yir_diag_file(d, name, copy, len);
+    if (len > MAX_BYTES)
+        return yir_diag(d, (struct yir_loc){ file, 0, 0 }, E_LIMIT, "more than %d bytes", MAX_BYTES), NULL;
+    return parse(a, d, file, copy, len);
+}
+
+const struct fe_value *fe_yaml_read(struct yir_arena *a, struct yir_diags *d, const char *path)
+{
+    const uint8_t *bytes;
+    size_t len;
+    if (fe_infile_read(a, d, path, yir_diag_file(d, path, NULL, 0), MAX_BYTES, &bytes, &len)) return NULL;
+    uint32_t file = yir_diag_file(d, path, (const char *)bytes, len);
+    return parse(a, d, file, (const char *)bytes, len);
+}
