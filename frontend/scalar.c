@@ -81,8 +81,10 @@ static enum match match_int(const char *text, struct fe_value *v)
     uint64_t n = 0;
     if (strcmp(s, "0") == 0) return set_int(v, true, 0, false);
     for (size_t i = 0; i < YIR_COUNT(forms); i++) {
-        size_t skip = strlen(forms[i].prefix), len = strspn(s + skip, forms[i].digits);
-        if (strncmp(s, forms[i].prefix, skip) != 0 || len == 0 || s[skip + len]) continue;
+        size_t skip = strlen(forms[i].prefix);
+        if (strncmp(s, forms[i].prefix, skip) != 0) continue;
+        size_t len = strspn(s + skip, forms[i].digits);
+        if (len == 0 || s[skip + len]) continue;
         bool fits = read_digits(s + skip, len, forms[i].base, &n);
         return set_int(v, fits, n, negative);
     }
