@@ -1,0 +1,10 @@
+/* Random networks for property tests: small maps and rows, every op that passes rewrite, no two seeds alike. */
+#ifndef RANDNET_H
+#define RANDNET_H
+
+#include "ir/ir.h"
+
+/* Inputs `images` and `x`, 5 to 40 ops, 1 to 5 outputs, batch 1 or 2. No weight has data. */
+struct yir_func *randnet(struct yir_arena *a, struct yir_diags *d, uint64_t seed);
+
+#endif
