@@ -225,7 +225,7 @@ static void warn_unknown_keys(struct reader *r)
         bool found = k->loc.line == 0; /* pickled descriptions carry what a training tool added */
         for (size_t j = 0; j < YIR_COUNT(known) && !found; j++) found = k->kind == FE_STR && strcmp(k->s, known[j]) == 0;
         if (found) continue;
-        const char *near = k->kind == FE_STR ? yir_nearest(k->s, known, YIR_COUNT(known)) : NULL;
+        const char *near = k->kind == FE_STR && strlen(k->s) > 3 ? yir_nearest(k->s, known, YIR_COUNT(known)) : NULL;
         if (near) yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect; did you mean %s?", k->s, near);
         else yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect", k->kind == FE_STR ? k->s : "(a number)");
     }

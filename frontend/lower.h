@@ -48,6 +48,8 @@ struct fe_lower {
     bool depthwise;    /* X: convolutions of blocks and head are depthwise */
     int64_t na;        /* Y5: anchors a level, by the yaml; 0: no anchors there */
     double width, max_channels;
+    const char **reported; /* module names that were complained of */
+    size_t nreported, cap_reported;
     int64_t rounded[2]; /* a channel count that was written, and what rounding up to 8 made of it */
     double stride[FE_MAX_LEVELS]; /* of the levels, from the build before; 0: to be computed */
     int64_t input_height;

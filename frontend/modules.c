@@ -32,6 +32,17 @@ static const struct fe_module *find_module(unsigned dialects, const char *name)
     return NULL;
 }
 
+/* Whether a module is complained of for the first time; a file names most of its blocks many times. */
+static bool is_first(struct fe_lower *l, const char *name)
+{
+    l->failed = true;
+    for (size_t i = 0; i < l->nreported; i++)
+        if (strcmp(l->reported[i], name) == 0) return false;
+    l->reported = yir_grow(l->arena, l->reported, &l->cap_reported, l->nreported + 1, sizeof *l->reported);
+    l->reported[l->nreported++] = name;
+    return true;
+}
+
 static int report_unknown(struct fe_lower *l, struct yir_loc loc, const char *name)
 {
     const char *names[YIR_COUNT(table)];
@@ -46,8 +57,9 @@ const struct fe_module *fe_module_find(struct fe_lower *l, struct yir_loc loc, c
     const char *bare = strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
     const struct fe_module *m = find_module(l->dialect, bare);
     if (!m) m = find_module(ANY, bare);
+    if (m && m->lower) return m;
+    if (!is_first(l, name)) return NULL;
     if (!m) return report_unknown(l, loc, name), NULL;
-    if (m->lower) return m;
     fe_fail_at(l, loc, E_UNSUPPORTED, "the module %s is not supported by this version", name);
     return NULL;
 }

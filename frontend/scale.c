@@ -89,7 +89,8 @@ int fe_scale_named(struct yir_diags *d, const struct fe_desc *desc, const struct
         return 0;
     }
     if (!scaled) return 0;
-    const char *base = base_name(o->path);
+    bool pickled = desc->root->loc.line == 0; /* how a checkpoint's file is called says nothing */
+    const char *base = pickled ? "" : base_name(o->path);
     struct spot s = find_spot(base);
     const struct fe_value *key = fe_get(desc->root, "scale");
     if (s.len) {
@@ -107,7 +108,7 @@ const char *fe_model_name(struct yir_arena *a, const struct fe_desc *desc, const
     int n = (int)stem_length(base);
     struct spot s = find_spot(base);
     if (n == 0) return "model";
-    if (!*scale || desc->nscale == 1 || !*o->path) return yir_strndup(a, base, (size_t)n);
+    if (!*scale || desc->nscale == 1 || desc->root->loc.line == 0) return yir_strndup(a, base, (size_t)n);
     if (s.found && s.len && find_scale(desc, base + s.at, s.len) >= 0) return yir_strndup(a, base, (size_t)n);
     if (s.found && !s.x) return yir_format(a, "%.*s%s%.*s", (int)s.at, base, scale, n - (int)s.at, base + s.at);
     return yir_format(a, "%.*s_%s", n, base, scale);
