@@ -9,8 +9,8 @@ static uint32_t rotate(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
-/* The standard defines its constants as the first 32 bits of the fractions of square roots (state) and cube roots
- * (rounds) of the first primes; a double holds enough of them. */
+/* The standard defines its constants as the first 32 bits of the fractions of square roots (state) and cube
+ * roots (rounds) of the first primes; a double holds enough of them. */
 static uint32_t fraction(double x)
 {
     return (uint32_t)((x - floor(x)) * 4294967296.0);

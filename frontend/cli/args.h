@@ -56,8 +56,8 @@ struct cli_command {
 /* Whether an option was given, by name; asks only for names of the table. */
 int cli_given(const struct cli_command *c, const struct cli_args *args, const char *name);
 
-/* Parses argv (after the command's name). `options` has options_size bytes and is filled with fallbacks and values;
- * `rest` has room for argc entries. Returns 0, 1 when --help was given, or -1. */
+/* Parses argv (after the command's name). `options` has options_size bytes and is filled with fallbacks and
+ * values; `rest` has room for argc entries. Returns 0, 1 when --help was given, or -1. */
 int cli_args_parse(const struct cli_command *c, int argc, const char *const *argv, void *options,
                    const char **rest, struct cli_args *out, struct cli_error *e);
 

@@ -1,5 +1,6 @@
-/* Modules that a command compiled by itself, kept in the user's cache folder for the next time. The folder is used only
- * when it is the user's own and closed to others, as modules are executed; without it everything works, slower. */
+/* Modules that a command compiled by itself, kept in the user's cache folder for the next time. The folder is
+ * used only when it is the user's own and closed to others, as modules are executed; without it everything
+ * works, slower. */
 #ifndef CLI_CACHE_H
 #define CLI_CACHE_H
 

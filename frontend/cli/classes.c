@@ -23,11 +23,14 @@ static int unknown_class(const char *word, const char *const *names, int nc, str
 {
     const char *near = cli_nearest(word, names, (size_t)nc);
     if (near)
-        return cli_fail(e, CLI_USAGE, "--classes: the module has no class '%s'; did you mean %s?", word, near);
-    return cli_fail(e, CLI_USAGE, "--classes: the module has no class '%s'; it has %d, numbered from 0", word, nc);
+        return cli_fail(e, CLI_USAGE, "--classes: the module has no class '%s'; did you mean %s?", word,
+                        near);
+    return cli_fail(e, CLI_USAGE, "--classes: the module has no class '%s'; it has %d, numbered from 0", word,
+                    nc);
 }
 
-int cli_classes_parse(const char *list, const char *const *names, int nc, uint8_t *wanted, struct cli_error *e)
+int cli_classes_parse(const char *list, const char *const *names, int nc, uint8_t *wanted,
+                      struct cli_error *e)
 {
     char word[256];
     memset(wanted, 0, (size_t)nc);

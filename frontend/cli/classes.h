@@ -5,7 +5,9 @@
 
 #include <stdint.h>
 
-/* "person,2,traffic light": names or numbers of classes. Sets wanted[i] to 1 for those named, of nc, the others to 0. */
-int cli_classes_parse(const char *list, const char *const *names, int nc, uint8_t *wanted, struct cli_error *e);
+/* "person,2,traffic light": names or numbers of classes. Sets wanted[i] to 1 for those named, of nc, the
+ * others to 0. */
+int cli_classes_parse(const char *list, const char *const *names, int nc, uint8_t *wanted,
+                      struct cli_error *e);
 
 #endif

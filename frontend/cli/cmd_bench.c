@@ -14,28 +14,27 @@
 #define PROFILED_RUNS 5
 
 struct options {
-    int batch, runs, warmup, threads, json;
+    struct cli_device device;
+    int batch, runs, warmup, json;
     double seconds;
     const char *image;
 };
 #define AT(field) offsetof(struct options, field)
 
 static const struct cli_option rows[] = {
-    {.name = "batch", .letter = 'b', .value = CLI_INT, .at = AT(batch), .low = 1, .high = 65536, .metavar = "N",
-     .fallback = "1", .help = "images in one run"},
+    {.name = "batch", .letter = 'b', .value = CLI_INT, .at = AT(batch), .low = 1, .high = 65536,
+     .metavar = "N", .fallback = "1", .help = "images in one run"},
     {.name = "runs", .letter = 'n', .value = CLI_INT, .group = 1, .at = AT(runs), .low = 1, .high = MAX_RUNS,
      .metavar = "N", .help = "number of runs measured"},
-    {.name = "seconds", .letter = 's', .value = CLI_REAL, .group = 1, .at = AT(seconds), .low = 0.01, .high = 86400,
-     .metavar = "T", .fallback = "3", .help = "measure for this long, and ten runs at least"},
+    {.name = "seconds", .letter = 's', .value = CLI_REAL, .group = 1, .at = AT(seconds), .low = 0.01,
+     .high = 86400, .metavar = "T", .fallback = "3", .help = "measure for this long, and ten runs at least"},
     {.name = "warmup", .value = CLI_INT, .at = AT(warmup), .low = 0, .high = MAX_RUNS, .metavar = "N",
      .fallback = "3", .help = "runs before that are not measured"},
-    {.name = "threads", .value = CLI_INT, .at = AT(threads), .low = 1, .high = 1024, .metavar = "N",
-     .help = "CPU threads; else one for each core"},
+    CLI_ROWS_DEVICE(options),
     {.name = "image", .value = CLI_TEXT, .at = AT(image), .metavar = "FILE",
      .help = "the picture to run on; else a made one"},
     {.name = "json", .value = CLI_FLAG, .at = AT(json), .help = "as JSON"},
 };
-
 
 struct bench {
     const struct options *o;
@@ -116,14 +115,14 @@ static int fill_input(struct bench *b)
 static int open_bench(struct bench *b)
 {
     yolort_context_opts opts;
-    yolort_context_opts_init(&opts, sizeof opts);
-    b->threads = opts.threads = b->o->threads ? b->o->threads : cli_host_threads();
+    cli_device_opts(&opts, &b->o->device);
+    b->threads = opts.threads = opts.threads ? opts.threads : cli_host_threads();
     if (cli_module_load(&b->module, b->path, b->e) != 0)
         return -1;
     b->info = yolort_module_info(b->module);
     if (b->o->batch > b->info->max_batch)
-        return cli_fail(b->e, CLI_USAGE, "bench: --batch %d, but the module was compiled for at most %d", b->o->batch,
-                        b->info->max_batch);
+        return cli_fail(b->e, CLI_USAGE, "bench: --batch %d, but the module was compiled for at most %d",
+                        b->o->batch, b->info->max_batch);
     if (cli_runtime_check(yolort_context_new(&b->context, b->module, &opts), b->path, NULL, b->e) != 0)
         return -1;
     b->nlayer = yolort_step_count(b->module);
@@ -205,7 +204,8 @@ static int profile(struct bench *b)
         rc = run_once(b);
         for (size_t i = 0; rc == 0 && i < b->nlayer; i++) {
             yolort_step s, *kept = &b->layers[i];
-            rc = cli_runtime_check(yolort_step_at(b->context, i, &s), b->path, yolort_error(b->context), b->e);
+            rc =
+                cli_runtime_check(yolort_step_at(b->context, i, &s), b->path, yolort_error(b->context), b->e);
             if (rc == 0 && (r == 0 || s.ms < kept->ms))
                 *kept = s;
         }
@@ -242,38 +242,26 @@ static const struct {
 } points[] = {{"min", 0}, {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}};
 enum { NPOINT = sizeof points / sizeof *points };
 
-static void add_key(struct cli_text *t, const char *key, const char *value)
-{
-    cli_text_addf(t, ",\"%s\":", key);
-    cli_text_json(t, value);
-}
-
-static void add_number(struct cli_text *t, const char *key, double v, int decimals)
-{
-    cli_text_addf(t, ",\"%s\":", key);
-    cli_text_number(t, v, decimals);
-}
-
 static void json_layer(struct cli_text *t, const struct bench *b, const yolort_step *s)
 {
     cli_text_add(t, "\n {\"kernel\":");
     cli_text_json(t, s->kernel);
-    add_key(t, "label", s->label);
+    cli_text_member(t, "label", s->label);
     cli_text_addf(t, ",\"line\":%d", s->line);
-    add_number(t, "ms", s->ms, 6);
-    add_number(t, "flops", s->flops * b->o->batch, 0);
-    add_number(t, "bytes", s->bytes * b->o->batch, 0);
-    add_number(t, "gflops_per_s", rate(b, s->flops, s->ms), 3);
-    add_number(t, "gbytes_per_s", rate(b, s->bytes, s->ms), 3);
+    cli_text_member_number(t, "ms", s->ms, 6);
+    cli_text_member_number(t, "flops", s->flops * b->o->batch, 0);
+    cli_text_member_number(t, "bytes", s->bytes * b->o->batch, 0);
+    cli_text_member_number(t, "gflops_per_s", rate(b, s->flops, s->ms), 3);
+    cli_text_member_number(t, "gbytes_per_s", rate(b, s->bytes, s->ms), 3);
     cli_text_add(t, "}");
 }
 
 static void json_report(struct cli_text *t, const struct bench *b)
 {
     cli_text_add(t, "{\"version\":1");
-    add_key(t, "model", b->info->model);
-    add_key(t, "target", b->info->target);
-    add_key(t, "precision", b->info->precision);
+    cli_text_member(t, "model", b->info->model);
+    cli_text_member(t, "target", b->info->target);
+    cli_text_member(t, "precision", b->info->precision);
     cli_text_addf(t, ",\"height\":%d,\"width\":%d,\"batch\":%d,\"threads\":%d,\"runs\":%zu,\"latency_ms\":{",
                   b->info->height, b->info->width, b->o->batch, b->threads, b->n);
     for (int i = 0; i < NPOINT; i++) {
@@ -281,7 +269,7 @@ static void json_report(struct cli_text *t, const struct bench *b)
         cli_text_number(t, percentile(b, points[i].share), 6);
     }
     cli_text_add(t, "}");
-    add_number(t, "images_per_s", images_per_second(b), 3);
+    cli_text_member_number(t, "images_per_s", images_per_second(b), 3);
     cli_text_add(t, ",\"layers\":[");
     for (size_t i = 0; i < b->nlayer; i++) {
         cli_text_add(t, i ? "," : "");
@@ -311,7 +299,8 @@ static void table_report(struct cli_text *t, const struct bench *b)
     double total = 0, flops = 0, bytes = 0;
     cli_text_plain(t, b->info->model, 0);
     cli_text_addf(t, " %d x %d, %s, %s, batch %d, %d thread%s, %zu runs\n", b->info->height, b->info->width,
-                  b->info->target, b->info->precision, b->o->batch, b->threads, b->threads == 1 ? "" : "s", b->n);
+                  b->info->target, b->info->precision, b->o->batch, b->threads, b->threads == 1 ? "" : "s",
+                  b->n);
     cli_text_add(t, "latency ms:");
     for (int i = 0; i < NPOINT; i++) {
         cli_text_addf(t, "  %s ", points[i].name);
@@ -319,7 +308,8 @@ static void table_report(struct cli_text *t, const struct bench *b)
     }
     cli_text_add(t, "   images/s ");
     cli_text_column(t, images_per_second(b), 1, 0);
-    cli_text_addf(t, "\n\n%10s%6s%10s%10s%8s  %-28s %s\n", "ms", "%", "GFLOP/s", "MB", "GB/s", "kernel", "layers");
+    cli_text_addf(t, "\n\n%10s%6s%10s%10s%8s  %-28s %s\n", "ms", "%", "GFLOP/s", "MB", "GB/s", "kernel",
+                  "layers");
     for (size_t i = 0; i < b->nlayer; i++) {
         total += b->layers[i].ms;
         flops += b->layers[i].flops;
@@ -361,7 +351,8 @@ const struct cli_command cli_command_bench = {
     .name = "bench",
     .arguments = "MODULE",
     .summary = "Measures a module: latency, and time and rates of each kernel.",
-    .details = "A run goes from the letterboxed picture to decoded rows. Times of kernels are the least of a few runs "
+    .details = "A run goes from the letterboxed picture to decoded rows. Times of kernels are the least of a "
+               "few runs "
                "apart; GFLOP/s and MB are of the work and the traffic that the kernel cannot avoid.",
     .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
     .min_rest = 1, .max_rest = 1,

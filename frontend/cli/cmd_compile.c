@@ -21,15 +21,16 @@ static const struct cli_option rows[] = {
     CLI_ROWS_WEIGHTS(options),
     CLI_ROWS_MODEL(options),
     CLI_ROWS_SIZE(options),
-    {.name = "target", .letter = 't', .value = CLI_TEXT, .at = CLI_BUILD_AT(options, target), .metavar = "TARGET",
-     .help = "cpu:native, or one of `yoloc --list-targets`"},
+    {.name = "target", .letter = 't', .value = CLI_TEXT, .at = CLI_BUILD_AT(options, target),
+     .metavar = "TARGET", .help = "cpu:native, or one of `yoloc --list-targets`"},
     {.name = "layers", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, layers),
      .help = "add the output of every yaml row but the head's, as layer.I or layer.I.P"},
     {.name = "strip", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, strip),
      .help = "leave out the weights as they came; the module can then not be compiled again"},
     {.name = "no-fast", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, no_fast),
      .help = "generic code only, no fast kernel families"},
-    {.name = "no-fuse", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, no_fuse), .help = "one kernel an operation"},
+    {.name = "no-fuse", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, no_fuse),
+     .help = "one kernel an operation"},
     {.name = "no-reuse", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, no_reuse),
      .help = "a buffer of its own for each value"},
     {.name = "checked", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, checked),
@@ -52,7 +53,8 @@ static int is_module(const char *path)
 {
     char head[sizeof MODULE_MAGIC - 1];
     FILE *f = fopen(path, "rb");
-    int yes = f && fread(head, 1, sizeof head, f) == sizeof head && memcmp(head, MODULE_MAGIC, sizeof head) == 0;
+    int yes =
+        f && fread(head, 1, sizeof head, f) == sizeof head && memcmp(head, MODULE_MAGIC, sizeof head) == 0;
     if (f)
         fclose(f);
     return yes;
@@ -64,9 +66,11 @@ static int recompile(struct cli_compiler *c, const struct options *o, const char
     uint8_t *bytes;
     size_t size;
     if (o->build.weights || o->build.scale || o->build.nc || o->build.layers)
-        return cli_fail(e, CLI_USAGE, "compile: %s is a module: its model and weights are fixed, so --weights, "
-                        "--scale, --nc and --layers have no meaning", path);
-    if (cli_file_read(path, (size_t)8 << 30, &bytes, &size, e) != 0)
+        return cli_fail(e, CLI_USAGE,
+                        "compile: %s is a module: its model and weights are fixed, so --weights, "
+                        "--scale, --nc and --layers have no meaning",
+                        path);
+    if (cli_file_read(path, CLI_MAX_MODULE_FILE, &bytes, &size, e) != 0)
         return -1;
     int rc = cli_compiler_check(c, yoloc_recompile(c->handle, bytes, size, out), e);
     free(bytes);
@@ -116,8 +120,9 @@ const struct cli_command cli_command_compile = {
     .name = "compile",
     .arguments = "MODEL.yaml|FILE.pt|MODULE",
     .summary = "Compiles a model description and weights to a module.",
-    .details = "A .pt that holds its description needs no yaml. A module is compiled again from what it holds, for "
-               "another target, size or batch.",
+    .details =
+        "A .pt that holds its description needs no yaml. A module is compiled again from what it holds, for "
+        "another target, size or batch.",
     .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
     .min_rest = 1, .max_rest = 1,
     .run = run,

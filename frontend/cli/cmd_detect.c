@@ -14,7 +14,8 @@
 
 struct options {
     double conf, iou;
-    int max_det, agnostic, rect, json, txt, coco, threads, guard;
+    int max_det, agnostic, rect, json, txt, coco;
+    struct cli_device device;
     const char *classes, *save, *dump;
     struct cli_size size;
 };
@@ -43,10 +44,7 @@ static const struct cli_option rows[] = {
     {.name = "txt", .value = CLI_FLAG, .group = 1, .at = AT(txt),
      .help = "YOLO lines: class cx cy w h score, relative to the picture"},
     {.name = "coco", .value = CLI_FLAG, .group = 1, .at = AT(coco), .help = "COCO results as JSON"},
-    {.name = "threads", .value = CLI_INT, .at = AT(threads), .low = 1, .high = 1024, .metavar = "N",
-     .help = "CPU threads; else one for each core"},
-    {.name = "guard", .value = CLI_FLAG, .at = AT(guard),
-     .help = "the arena lies between pages that may not be touched, and starts as NaN"},
+    CLI_ROWS_DEVICE(options),
 };
 
 struct job {
@@ -102,8 +100,8 @@ static int set_size(struct job *j, const yolort_info *info)
                  j->width, info->stride);
     j->mode = info->letterbox == YOLORT_TOPLEFT ? YOLORT_TOPLEFT : j->o->rect ? YOLORT_RECT : YOLORT_SQUARE;
     if (j->o->rect && info->letterbox == YOLORT_TOPLEFT)
-        return cli_fail(j->e, CLI_USAGE, "detect: --rect is not for %s, which pads at the right and the bottom",
-                        info->model);
+        return cli_fail(j->e, CLI_USAGE,
+                        "detect: --rect is not for %s, which pads at the right and the bottom", info->model);
     return 0;
 }
 
@@ -112,9 +110,7 @@ static int open_module(struct job *j, const struct cli_args *args)
     const char *path = args->rest[0];
     yolort_module *m;
     yolort_context_opts opts;
-    yolort_context_opts_init(&opts, sizeof opts);
-    opts.threads = j->o->threads;
-    opts.guard = j->o->guard;
+    cli_device_opts(&opts, &j->o->device);
     if (cli_module_load(&m, path, j->e) != 0)
         return -1;
     const yolort_info *info = yolort_module_info(m);
@@ -178,7 +174,8 @@ static int detect_in(struct job *j, const struct cli_source *s, struct cli_image
     yolort_placement p;
     struct cli_engine *g;
     size_t n;
-    yolort_status plan = yolort_letterbox_plan(im->width, im->height, j->width, j->height, j->mode, j->stride, 1, &p);
+    yolort_status plan =
+        yolort_letterbox_plan(im->width, im->height, j->width, j->height, j->mode, j->stride, 1, &p);
     if (cli_runtime_check(plan, s->path, NULL, j->e) != 0)
         return -1;
     if (cli_shapes_get(&j->shapes, p.out_height, p.out_width, &g, j->e) != 0)
@@ -235,7 +232,10 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
 {
     const struct options *o = options;
     struct job j = {.o = o, .e = e};
-    j.format = o->json ? &cli_format_json : o->txt ? &cli_format_txt : o->coco ? &cli_format_coco : &cli_format_table;
+    j.format = o->json   ? &cli_format_json
+               : o->txt  ? &cli_format_txt
+               : o->coco ? &cli_format_coco
+                         : &cli_format_table;
     cli_progress_begin(&j.progress);
     int rc = cli_sources_expand(&j.sources, args->rest + 1, (size_t)args->nrest - 1, e);
     if (rc == 0)
@@ -252,8 +252,9 @@ const struct cli_command cli_command_detect = {
     .name = "detect",
     .arguments = "MODULE SOURCE...",
     .summary = "Finds objects in pictures (JPEG, PNG) or folders of them.",
-    .details = "Boxes are in pixels of the source, upright as its EXIF data says. The exit code is 0 also when "
-               "nothing is found.",
+    .details =
+        "Boxes are in pixels of the source, upright as its EXIF data says. The exit code is 0 also when "
+        "nothing is found.",
     .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
     .min_rest = 2, .max_rest = -1,
     .run = run,

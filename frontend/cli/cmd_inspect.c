@@ -17,7 +17,8 @@ static const struct cli_option rows[] = {
     {.name = "kernels", .letter = 'k', .value = CLI_FLAG, .group = 1, .at = AT(kernels),
      .help = "steps: kernel, layers, yaml line, work and bytes"},
     {.name = "memory", .letter = 'm', .value = CLI_FLAG, .group = 1, .at = AT(memory), .help = "memory plan"},
-    {.name = "ir", .value = CLI_FLAG, .group = 1, .at = AT(ir), .help = "the IR inside, as `yoloc opt` reads it"},
+    {.name = "ir", .value = CLI_FLAG, .group = 1, .at = AT(ir),
+     .help = "the IR inside, as `yoloc opt` reads it"},
     {.name = "program", .value = CLI_FLAG, .group = 1, .at = AT(program), .help = "kernel programs"},
     {.name = "code", .value = CLI_FLAG, .group = 1, .at = AT(code), .help = "LLVM IR of the kernels"},
     {.name = "json", .value = CLI_FLAG, .group = 1, .at = AT(json),
@@ -31,34 +32,22 @@ static const char *const letterbox_names[] = {"square", "rect", "topleft"};
 static const char *const head_names[] = {"none", "free", "anchor", "x"};
 #define NAME(table, i) ((size_t)(i) < sizeof table / sizeof *table ? table[i] : "?")
 
-static void add_field(struct cli_text *t, const char *key, const char *value)
-{
-    cli_text_addf(t, ",\"%s\":", key);
-    cli_text_json(t, value ? value : "");
-}
-
-static void add_real(struct cli_text *t, const char *key, double v, int decimals)
-{
-    cli_text_addf(t, ",\"%s\":", key);
-    cli_text_number(t, v, decimals);
-}
-
 static void add_info(struct cli_text *t, const yolort_info *i)
 {
     cli_text_add(t, "{\"version\":1");
-    add_field(t, "model", i->model);
-    add_field(t, "task", i->task);
-    add_field(t, "target", i->target);
-    add_field(t, "precision", i->precision);
-    add_field(t, "producer", i->producer);
-    add_field(t, "head", NAME(head_names, i->head));
-    add_field(t, "letterbox", NAME(letterbox_names, i->letterbox));
+    cli_text_member(t, "model", i->model);
+    cli_text_member(t, "task", i->task);
+    cli_text_member(t, "target", i->target);
+    cli_text_member(t, "precision", i->precision);
+    cli_text_member(t, "producer", i->producer);
+    cli_text_member(t, "head", NAME(head_names, i->head));
+    cli_text_member(t, "letterbox", NAME(letterbox_names, i->letterbox));
     cli_text_addf(t, ",\"nc\":%d,\"height\":%d,\"width\":%d,\"batch\":%d,\"stride\":%d,\"max_det\":%d", i->nc,
                   i->height, i->width, i->max_batch, i->stride, i->max_det);
-    add_real(t, "conf", (double)i->conf, 6);
-    add_real(t, "iou", (double)i->iou, 6);
-    cli_text_addf(t, ",\"arena_bytes\":%zu,\"constant_bytes\":%zu,\"code_bytes\":%zu,\"names\":[", i->arena_bytes,
-                  i->constant_bytes, i->code_bytes);
+    cli_text_member_number(t, "conf", (double)i->conf, 6);
+    cli_text_member_number(t, "iou", (double)i->iou, 6);
+    cli_text_addf(t, ",\"arena_bytes\":%zu,\"constant_bytes\":%zu,\"code_bytes\":%zu,\"names\":[",
+                  i->arena_bytes, i->constant_bytes, i->code_bytes);
     for (int k = 0; k < i->nc; k++) {
         cli_text_add(t, k ? "," : "");
         cli_text_json(t, i->names[k]);
@@ -69,7 +58,7 @@ static void add_io(struct cli_text *t, const yolort_io *io)
 {
     cli_text_add(t, "\n {\"name\":");
     cli_text_json(t, io->name);
-    add_field(t, "dtype", NAME(dtype_names, io->dtype));
+    cli_text_member(t, "dtype", NAME(dtype_names, io->dtype));
     cli_text_addf(t, ",\"output\":%s,\"shape\":[", io->is_output ? "true" : "false");
     for (int k = 0; k < io->rank; k++)
         cli_text_addf(t, k ? ",%lld" : "%lld", (long long)io->dim[k]);
@@ -80,10 +69,10 @@ static void add_step(struct cli_text *t, const yolort_step *s)
 {
     cli_text_add(t, "\n {\"kernel\":");
     cli_text_json(t, s->kernel);
-    add_field(t, "label", s->label);
+    cli_text_member(t, "label", s->label);
     cli_text_addf(t, ",\"line\":%d", s->line);
-    add_real(t, "flops", s->flops, 0);
-    add_real(t, "bytes", s->bytes, 0);
+    cli_text_member_number(t, "flops", s->flops, 0);
+    cli_text_member_number(t, "bytes", s->bytes, 0);
     cli_text_add(t, "}");
 }
 
@@ -136,7 +125,7 @@ static int print_text(const char *path, const char *what, struct cli_error *e)
     uint8_t *bytes;
     size_t size;
     yoloc_result text = {NULL, 0};
-    if (cli_file_read(path, (size_t)8 << 30, &bytes, &size, e) != 0)
+    if (cli_file_read(path, CLI_MAX_MODULE_FILE, &bytes, &size, e) != 0)
         return -1;
     int rc = cli_compiler_open(&c, NULL, e);
     if (rc == 0) {

@@ -7,21 +7,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* In the order of the rows. */
+static const char *const lists[] = {"ops", "modules", "passes", "families", "targets"};
+
 struct options {
     const char *explain;
-    int version, ops, modules, passes, targets;
+    int version;
+    int lists[sizeof lists / sizeof *lists];
 };
 #define AT(field) offsetof(struct options, field)
 
 static const struct cli_option rows[] = {
-    {.name = "version", .letter = 'V', .value = CLI_FLAG, .group = 1, .at = AT(version), .help = "the version"},
+    {.name = "version", .letter = 'V', .value = CLI_FLAG, .group = 1, .at = AT(version),
+     .help = "the version"},
     {.name = "explain", .value = CLI_TEXT, .group = 1, .at = AT(explain), .metavar = "E021",
      .help = "what a diagnostic's number means"},
-    {.name = "list-ops", .value = CLI_FLAG, .group = 1, .at = AT(ops), .help = "operations of the IR"},
-    {.name = "list-modules", .value = CLI_FLAG, .group = 1, .at = AT(modules),
+    {.name = "list-ops", .value = CLI_FLAG, .group = 1, .at = AT(lists[0]), .help = "operations of the IR"},
+    {.name = "list-modules", .value = CLI_FLAG, .group = 1, .at = AT(lists[1]),
      .help = "modules that a yaml row may name"},
-    {.name = "list-passes", .value = CLI_FLAG, .group = 1, .at = AT(passes), .help = "passes, in their order"},
-    {.name = "list-targets", .value = CLI_FLAG, .group = 1, .at = AT(targets), .help = "what can be compiled for"},
+    {.name = "list-passes", .value = CLI_FLAG, .group = 1, .at = AT(lists[2]),
+     .help = "passes, in their order"},
+    {.name = "list-families", .value = CLI_FLAG, .group = 1, .at = AT(lists[3]),
+     .help = "fast kernel families"},
+    {.name = "list-targets", .value = CLI_FLAG, .group = 1, .at = AT(lists[4]),
+     .help = "what can be compiled for"},
 };
 
 static int list(const char *what, struct cli_error *e)
@@ -62,8 +71,11 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
         printf("yoloc %u.%u.%u\n", v >> 16 & 255, v >> 8 & 255, v & 255);
         return 0;
     }
-    const char *what = o->ops ? "ops" : o->modules ? "modules" : o->passes ? "passes" : o->targets ? "targets" : NULL;
-    return what ? list(what, e) : cli_fail(e, CLI_USAGE, "no command given; `yoloc --help` lists them");
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        if (o->lists[i])
+            return list(lists[i], e);
+    }
+    return cli_fail(e, CLI_USAGE, "no command given; `yoloc --help` lists them");
 }
 
 const struct cli_command cli_command_list = {

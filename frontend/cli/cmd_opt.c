@@ -18,8 +18,8 @@ struct options {
 static const struct cli_option rows[] = {
     {.name = "passes", .letter = 'p', .value = CLI_TEXT, .at = offsetof(struct options, passes),
      .metavar = "NAMES|all", .help = "run these passes (comma-joined), or the whole pipeline; else none"},
-    {.name = "output", .letter = 'o', .value = CLI_TEXT, .at = offsetof(struct options, output), .metavar = "FILE",
-     .help = "write here instead of stdout"},
+    {.name = "output", .letter = 'o', .value = CLI_TEXT, .at = offsetof(struct options, output),
+     .metavar = "FILE", .help = "write here instead of stdout"},
     {.name = "locs", .value = CLI_FLAG, .at = offsetof(struct options, locs),
      .help = "print source positions, which are no part of the canonical text"},
     CLI_ROWS_WEIGHTS(options),
@@ -39,14 +39,8 @@ static int is_model(const char *path)
     return 0;
 }
 
-static int read_text(struct cli_compiler *c, const struct options *o, const char *path, yoloc_result *text,
-                     struct cli_error *e)
-{
-    return cli_compiler_check(c, yoloc_ir_text(c->handle, path, o->build.weights, text), e);
-}
-
-static int run_passes(struct cli_compiler *c, const struct options *o, const char *path, const char *text, size_t n,
-                      struct cli_error *e)
+static int run_passes(struct cli_compiler *c, const struct options *o, const char *path, const char *text,
+                      size_t n, struct cli_error *e)
 {
     yoloc_result out = {NULL, 0};
     const char *passes = o->passes ? o->passes : "";
@@ -64,7 +58,7 @@ static int run_passes(struct cli_compiler *c, const struct options *o, const cha
 static int from_model(struct cli_compiler *c, const struct options *o, const char *path, struct cli_error *e)
 {
     yoloc_result text = {NULL, 0};
-    int rc = read_text(c, o, path, &text, e);
+    int rc = cli_compiler_check(c, yoloc_ir_text(c->handle, path, o->build.weights, &text), e);
     if (rc == 0)
         rc = run_passes(c, o, path, text.bytes, text.size, e);
     yoloc_free_result(&text);
@@ -89,7 +83,8 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     const char *path = args->rest[0];
     int model = is_model(path);
     if (!model && (o->build.weights || o->build.scale || o->build.nc || o->build.size.height))
-        return cli_fail(e, CLI_USAGE, "opt: --weights, --scale, --nc and --imgsz are for models, %s is IR text", path);
+        return cli_fail(e, CLI_USAGE,
+                        "opt: --weights, --scale, --nc and --imgsz are for models, %s is IR text", path);
     struct cli_compiler c;
     if (cli_compiler_open(&c, &o->build, e) != 0)
         return -1;

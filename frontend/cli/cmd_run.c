@@ -9,7 +9,7 @@
 
 struct options {
     const char *in, *out;
-    int threads, guard;
+    struct cli_device device;
 };
 #define AT(field) offsetof(struct options, field)
 
@@ -19,10 +19,7 @@ static const struct cli_option rows[] = {
              "(F32 [B,3,H,W], normalised); other tensors are ignored"},
     {.name = "out", .letter = 'o', .value = CLI_TEXT, .at = AT(out), .metavar = "FILE",
      .help = "safetensors to write, one tensor an output"},
-    {.name = "threads", .value = CLI_INT, .at = AT(threads), .low = 1, .high = 1024, .metavar = "N",
-     .help = "CPU threads; else one for each core"},
-    {.name = "guard", .value = CLI_FLAG, .at = AT(guard),
-     .help = "the arena lies between pages that may not be touched, and starts as NaN"},
+    CLI_ROWS_DEVICE(options),
 };
 
 struct job {
@@ -54,7 +51,8 @@ static void shape_text(char *out, size_t size, const int64_t *dim, int rank)
         n += (size_t)snprintf(out + n, size - n, i ? "x%lld" : "%lld", (long long)dim[i]);
 }
 
-/* The batch of `t` when it fits `io` but for that; 0 when it does not. A single picture may lack the batch axis. */
+/* The batch of `t` when it fits `io` but for that; 0 when it does not. A single picture may lack the batch
+ * axis. */
 static int64_t batch_of(const yoloc_tensor *t, const yolort_io *io)
 {
     int lacks = io->dtype == YOLORT_U8 && t->rank == io->rank - 1;
@@ -75,18 +73,19 @@ static int bind_input(struct job *j, const yoloc_tensor *t, size_t at)
     shape_text(got, sizeof got, t->dim, t->rank);
     shape_text(wanted, sizeof wanted, io->dim + 1, io->rank - 1);
     if (batch < 1)
-        return cli_fail(j->e, CLI_TENSOR_IN, "%s: the tensor is %s, the module wants Bx%s (%s)", t->name, got, wanted,
-                        io->dtype == YOLORT_U8 ? "U8" : "F32");
+        return cli_fail(j->e, CLI_TENSOR_IN, "%s: the tensor is %s, the module wants Bx%s (%s)", t->name, got,
+                        wanted, io->dtype == YOLORT_U8 ? "U8" : "F32");
     if (batch > io->dim[0])
-        return cli_fail(j->e, CLI_TENSOR_IN, "%s: %lld images, but the module was compiled for at most %lld (--batch)",
-                        t->name, (long long)batch, (long long)io->dim[0]);
+        return cli_fail(j->e, CLI_TENSOR_IN,
+                        "%s: %lld images, but the module was compiled for at most %lld (--batch)", t->name,
+                        (long long)batch, (long long)io->dim[0]);
     j->batch = (int)batch;
     union { /* an input is only read */
         const void *in;
         void *out;
     } data = {t->data};
-    return cli_runtime_check(yolort_bind(j->context, at, data.out, t->bytes), j->path, yolort_error(j->context),
-                             j->e);
+    return cli_runtime_check(yolort_bind(j->context, at, data.out, t->bytes), j->path,
+                             yolort_error(j->context), j->e);
 }
 
 static int choose_input(struct job *j, const yoloc_tensors *in, const char *file)
@@ -109,11 +108,13 @@ static int bind_output(struct job *j, size_t at)
     void *data = malloc(bytes ? bytes : 1);
     if (!data)
         return cli_fail(j->e, CLI_MEMORY, "%s: out of memory", io->name);
-    *t = (yoloc_tensor){.name = io->name, .dtype = (int)io->dtype, .rank = io->rank, .data = data, .bytes = bytes};
+    *t = (yoloc_tensor){
+        .name = io->name, .dtype = (int)io->dtype, .rank = io->rank, .data = data, .bytes = bytes};
     for (int i = 0; i < io->rank; i++)
         t->dim[i] = i ? io->dim[i] : j->batch;
     j->noutput++;
-    return cli_runtime_check(yolort_bind(j->context, at, data, bytes), j->path, yolort_error(j->context), j->e);
+    return cli_runtime_check(yolort_bind(j->context, at, data, bytes), j->path, yolort_error(j->context),
+                             j->e);
 }
 
 static int compute(struct job *j, const yoloc_tensors *in, const char *file)
@@ -149,9 +150,7 @@ static void release(struct job *j)
 static int open_module(struct job *j, const struct options *o)
 {
     yolort_context_opts opts;
-    yolort_context_opts_init(&opts, sizeof opts);
-    opts.threads = o->threads;
-    opts.guard = o->guard;
+    cli_device_opts(&opts, &o->device);
     if (cli_module_load(&j->module, j->path, j->e) != 0)
         return -1;
     return cli_runtime_check(yolort_context_new(&j->context, j->module, &opts), j->path, NULL, j->e);

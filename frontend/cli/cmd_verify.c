@@ -14,14 +14,14 @@ struct options {
 #define AT(field) offsetof(struct options, field)
 
 static const struct cli_option rows[] = {
-    {.name = "imgsz", .value = CLI_SIZE, .at = AT(size), .low = 1, .high = 4096, .metavar = "N|H,W", .fallback = "160",
-     .help = "input size; the evaluator interprets, so small is quick"},
+    {.name = "imgsz", .value = CLI_SIZE, .at = AT(size), .low = 1, .high = 4096, .metavar = "N|H,W",
+     .fallback = "160", .help = "input size; the evaluator interprets, so small is quick"},
     {.name = "samples", .value = CLI_INT, .at = AT(samples), .low = -1, .high = 1e9, .metavar = "N",
      .fallback = "2048", .help = "elements compared for each kernel; -1: all"},
     {.name = "seed", .value = CLI_INT, .at = AT(seed), .low = 0, .high = 2147483647, .metavar = "N",
      .fallback = "1", .help = "of the test picture"},
-    {.name = "bound", .value = CLI_REAL, .at = AT(bound), .low = 0, .high = 1, .metavar = "X", .fallback = "1e-3",
-     .help = "largest difference, relative to the mean size of a tensor's elements"},
+    {.name = "bound", .value = CLI_REAL, .at = AT(bound), .low = 0, .high = 1, .metavar = "X",
+     .fallback = "1e-3", .help = "largest difference, relative to the mean size of a tensor's elements"},
     {.name = "no-fast", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, no_fast),
      .help = "generic code only, no fast kernel families"},
     {.name = "checked", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, checked),
@@ -35,7 +35,7 @@ static int verify(struct cli_compiler *c, const struct options *o, const char *p
     yoloc_result text = {NULL, 0};
     yoloc_verify_opts v = {.size = sizeof v, .height = o->size.height, .width = o->size.width,
                            .seed = (uint32_t)o->seed, .samples = o->samples, .bound = o->bound};
-    if (cli_file_read(path, (size_t)8 << 30, &bytes, &size, e) != 0)
+    if (cli_file_read(path, CLI_MAX_MODULE_FILE, &bytes, &size, e) != 0)
         return -1;
     int rc = cli_compiler_check(c, yoloc_verify(c->handle, bytes, size, &v, &text), e);
     cli_print_result(&text);
@@ -60,8 +60,9 @@ const struct cli_command cli_command_verify = {
     .name = "verify",
     .arguments = "MODULE",
     .summary = "Compares every kernel of a module with the evaluator.",
-    .details = "The module's IR is compiled at a small size and run; each kernel's output is compared with what the "
-               "double-precision evaluator makes of the same inputs. The first kernel that differs is named.",
+    .details =
+        "The module's IR is compiled at a small size and run; each kernel's output is compared with what the "
+        "double-precision evaluator makes of the same inputs. The first kernel that differs is named.",
     .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
     .min_rest = 1, .max_rest = 1,
     .run = run,

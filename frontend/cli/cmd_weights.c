@@ -51,7 +51,8 @@ const struct cli_command cli_command_weights = {
     .name = "weights",
     .arguments = "FILE.pt|FILE.safetensors|MODEL.yaml",
     .summary = "Lists a weights file, or the weights that a model wants.",
-    .details = "For a model: one line `name shape` for each tensor, in the order of a state_dict, nothing folded.",
+    .details =
+        "For a model: one line `name shape` for each tensor, in the order of a state_dict, nothing folded.",
     .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
     .min_rest = 1, .max_rest = 1,
     .run = run,

@@ -1,4 +1,5 @@
-/* The compiler library as commands use it: diagnostics, dumps and progress go to stderr, statuses become exit codes. */
+/* The compiler library as commands use it: diagnostics, dumps and progress go to stderr, statuses become exit
+ * codes. */
 #ifndef CLI_COMPILER_H
 #define CLI_COMPILER_H
 
@@ -22,8 +23,10 @@ struct cli_build {
 };
 
 #define CLI_MAX_IMGSZ 16384
+#define CLI_MAX_MODULE_FILE ((size_t)8 << 30)
 
 /* Rows for an options struct S with a member `build`. */
+/* clang-format off */
 #define CLI_BUILD_AT(S, field) offsetof(struct S, build.field)
 #define CLI_ROWS_MODEL(S) \
     {.name = "scale", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, scale), .metavar = "LETTER", \
@@ -39,8 +42,8 @@ struct cli_build {
 #define CLI_ROWS_SIZE(S) \
     {.name = "imgsz", .value = CLI_SIZE, .at = CLI_BUILD_AT(S, size), .low = 1, .high = CLI_MAX_IMGSZ, \
      .metavar = "N|H,W", .help = "input size; else the checkpoint's or the family's"}, \
-    {.name = "batch", .letter = 'b', .value = CLI_INT, .at = CLI_BUILD_AT(S, batch), .low = 1, .high = 65536, \
-     .metavar = "N", .fallback = "1", .help = "largest number of images in one run"}
+    {.name = "batch", .letter = 'b', .value = CLI_INT, .at = CLI_BUILD_AT(S, batch), .low = 1, \
+     .high = 65536, .metavar = "N", .fallback = "1", .help = "largest number of images in one run"}
 #define CLI_ROWS_PASSES(S) \
     {.name = "verify-each", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, verify_each), \
      .help = "verify the IR after each pass"}, \
@@ -52,6 +55,7 @@ struct cli_build {
      .help = "print the IR after these passes on stderr"}, \
     {.name = "time-passes", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, time_passes), \
      .help = "print the time of each pass on stderr"}
+/* clang-format on */
 
 /* The handle's callbacks refer to *c, which must stay where it is until closed. build NULL: defaults. */
 int cli_compiler_open(struct cli_compiler *c, const struct cli_build *build, struct cli_error *e);

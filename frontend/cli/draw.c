@@ -8,8 +8,8 @@
 
 #define MAX_LABEL 48
 
-/* Steps of the golden ratio around the colour circle keep neighbouring class numbers far apart; after 13 of them the
- * hues come near again, and the next 13 are darker, those after paler. */
+/* Steps of the golden ratio around the colour circle keep neighbouring class numbers far apart; after 13 of
+ * them the hues come near again, and the next 13 are darker, those after paler. */
 void cli_class_colour(int cls, uint8_t rgb[3])
 {
     double turns = 0.97 + cls * 0.6180339887498949;

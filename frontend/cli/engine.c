@@ -2,6 +2,13 @@
 
 #include <stdlib.h>
 
+void cli_device_opts(yolort_context_opts *o, const struct cli_device *d)
+{
+    yolort_context_opts_init(o, sizeof *o);
+    o->threads = d->threads;
+    o->guard = d->guard;
+}
+
 static enum cli_number number_of(yolort_status s)
 {
     switch (s) {
@@ -46,8 +53,8 @@ static size_t rows_of(const yolort_info *info, const yolort_io *io)
 
 static int is_picture_input(const yolort_io *io, const yolort_info *info)
 {
-    return io->dtype == YOLORT_U8 && io->rank == 4 && io->dim[1] == info->height && io->dim[2] == info->width &&
-           io->dim[3] == 3;
+    return io->dtype == YOLORT_U8 && io->rank == 4 && io->dim[1] == info->height &&
+           io->dim[2] == info->width && io->dim[3] == 3;
 }
 
 static int bind(struct cli_engine *g, const char *name, struct cli_error *e)
@@ -55,7 +62,8 @@ static int bind(struct cli_engine *g, const char *name, struct cli_error *e)
     int in = yolort_io_find(g->module, "input_u8"), out = yolort_io_find(g->module, "decoded");
     if (in < 0 || out < 0 || g->info->head == YOLORT_HEAD_NONE)
         return cli_fail(e, CLI_RUN, "%s: finds no boxes (its task is %s)", name, g->info->task);
-    const yolort_io *picture = yolort_io_at(g->module, (size_t)in), *rows = yolort_io_at(g->module, (size_t)out);
+    const yolort_io *picture = yolort_io_at(g->module, (size_t)in),
+                    *rows = yolort_io_at(g->module, (size_t)out);
     g->nrow = rows_of(g->info, rows);
     if (!is_picture_input(picture, g->info) || g->nrow == 0)
         return cli_fail(e, CLI_MODULE_FILE, "%s: inputs, outputs and class count do not fit together", name);
@@ -105,7 +113,8 @@ int cli_engine_detect(struct cli_engine *g, const struct cli_image *im, const yo
     if (s == YOLORT_OK)
         s = yolort_run(g->context, 1, NULL);
     if (s == YOLORT_OK)
-        s = yolort_nms(g->rows, g->nrow, g->info->nc, g->info->head, nms, g->work, g->found, g->capacity, count);
+        s = yolort_nms(g->rows, g->nrow, g->info->nc, g->info->head, nms, g->work, g->found, g->capacity,
+                       count);
     if (s == YOLORT_OK)
         yolort_unletterbox(g->found, *count, p, im->width, im->height);
     return cli_runtime_check(s, g->info->model, yolort_error(g->context), e);

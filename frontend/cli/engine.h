@@ -19,19 +19,31 @@ struct cli_engine {
     void *memory;               /* bytes that the module borrows, or NULL */
 };
 
+/* Options of contexts that several commands share; rows for an options struct S with a member `device`. */
+struct cli_device {
+    int threads, guard;
+};
+#define CLI_ROWS_DEVICE(S) \
+    {.name = "threads", .value = CLI_INT, .at = offsetof(struct S, device.threads), .low = 1, .high = 1024, \
+     .metavar = "N", .help = "CPU threads; else one for each core"}, \
+    {.name = "guard", .value = CLI_FLAG, .at = offsetof(struct S, device.guard), \
+     .help = "the arena lies between pages that may not be touched, and starts as NaN"}
+
+void cli_device_opts(yolort_context_opts *o, const struct cli_device *d);
+
 /* 0, or -1: "what: text". */
 int cli_runtime_check(yolort_status s, const char *what, const char *text, struct cli_error *e);
 
 int cli_module_load(yolort_module **out, const char *path, struct cli_error *e);
 
-/* Takes the module and the malloc'd memory it borrows (or NULL) over, also on failure. `name` is for error texts;
- * capacity: detections a picture. */
+/* Takes the module and the malloc'd memory it borrows (or NULL) over, also on failure. `name` is for error
+ * texts; capacity: detections a picture. */
 int cli_engine_open(struct cli_engine *g, yolort_module *m, void *memory, const char *name,
                     const yolort_context_opts *opts, size_t capacity, struct cli_error *e);
 void cli_engine_close(struct cli_engine *g);
 
-/* Letterboxes into g->picture (the placement has the size of the module), runs, selects; g->found holds *count in
- * pixels of the image. */
+/* Letterboxes into g->picture (the placement has the size of the module), runs, selects; g->found holds
+ * *count in pixels of the image. */
 int cli_engine_detect(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
                       const yolort_nms_opts *nms, size_t *count, struct cli_error *e);
 

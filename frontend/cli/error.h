@@ -1,5 +1,5 @@
-/* One failure of the command: a number of `yoloc --explain`, and one line of text. Functions that can fail return 0, or
- * -1 after filling the struct; only main prints it. */
+/* One failure of the command: a number of `yoloc --explain`, and one line of text. Functions that can fail
+ * return 0, or -1 after filling the struct; only main prints it. */
 #ifndef CLI_ERROR_H
 #define CLI_ERROR_H
 
@@ -32,7 +32,8 @@ struct cli_error {
 /* Always -1, so that `return cli_fail(...)` reads well. The exit code follows from the number. */
 int cli_fail(struct cli_error *e, enum cli_number number, const char *format, ...) CLI_PRINTF(3, 4);
 
-/* "yoloc: error: text [E008]" on stderr, nothing when the text is empty; control characters are shown as '?'. */
+/* "yoloc: error: text [E008]" on stderr, nothing when the text is empty; control characters are shown as '?'.
+ */
 void cli_error_print(const struct cli_error *e);
 void cli_warn(const char *format, ...) CLI_PRINTF(1, 2);
 

@@ -1,5 +1,5 @@
-/* EXIF is a TIFF block: byte order, then directories of 12-byte entries {tag, type, count, value}. Orientation is a
- * SHORT in the first directory. Everything is read through bounds-checked accessors. */
+/* EXIF is a TIFF block: byte order, then directories of 12-byte entries {tag, type, count, value}.
+ * Orientation is a SHORT in the first directory. Everything is read through bounds-checked accessors. */
 #include "image.h"
 
 #include <string.h>
@@ -58,12 +58,12 @@ int cli_exif_orientation(const uint8_t *tiff, size_t size)
     return find_orientation(&t);
 }
 
-/* Where stored pixel (x, y) goes, as three bits: transpose first (x and y change places), then mirror columns, then
- * mirror rows. EXIF: 2 mirrored, 3 half turn, 4 flipped, 5 transposed, 6 needs a clockwise quarter turn, 7
- * transverse, 8 needs a counter-clockwise one. */
+/* Where stored pixel (x, y) goes, as three bits: transpose first (x and y change places), then mirror
+ * columns, then mirror rows. EXIF: 2 mirrored, 3 half turn, 4 flipped, 5 transposed, 6 needs a clockwise
+ * quarter turn, 7 transverse, 8 needs a counter-clockwise one. */
 enum { SWAP = 1, MIRROR = 2, FLIP = 4 };
-static const uint8_t turn_of[9] = {0, 0, MIRROR, MIRROR | FLIP, FLIP, SWAP, SWAP | MIRROR, SWAP | MIRROR | FLIP,
-                                   SWAP | FLIP};
+static const uint8_t turn_of[9] = {
+    0, 0, MIRROR, MIRROR | FLIP, FLIP, SWAP, SWAP | MIRROR, SWAP | MIRROR | FLIP, SWAP | FLIP};
 
 static void turn(struct cli_image *dst, const struct cli_image *src, int how)
 {

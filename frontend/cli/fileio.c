@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Grows by doubling; the size that stat reports is only a first guess, as pipes and growing files have none. */
+/* Grows by doubling; the size that stat reports is only a first guess, as pipes and growing files have none.
+ */
 static int read_all(int fd, size_t guess, size_t limit, uint8_t **bytes, size_t *size, const char *path,
                     struct cli_error *e)
 {

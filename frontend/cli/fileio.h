@@ -1,4 +1,5 @@
-/* Files as a whole: read into memory, or written so that a reader sees the old file or the new one, never a part. */
+/* Files as a whole: read into memory, or written so that a reader sees the old file or the new one, never a
+ * part. */
 #ifndef CLI_FILEIO_H
 #define CLI_FILEIO_H
 
@@ -8,7 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Reads at most `limit` bytes of a regular file or pipe. *bytes is malloc'd (never NULL on success) and the caller's. */
+/* Reads at most `limit` bytes of a regular file or pipe. *bytes is malloc'd (never NULL on success) and the
+ * caller's. */
 int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e);
 
 /* A file being written under a temporary name in the folder of `path`. */

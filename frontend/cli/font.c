@@ -5,7 +5,8 @@
 static const char *const rows[] = {
 #include "font.def"
 };
-_Static_assert(sizeof rows / sizeof *rows == (127 - 32 + BAND) / BAND * CLI_FONT_HEIGHT, "font.def lacks rows");
+_Static_assert(sizeof rows / sizeof *rows == (127 - 32 + BAND) / BAND * CLI_FONT_HEIGHT,
+               "font.def lacks rows");
 
 int cli_font_pixel(unsigned char c, int x, int y)
 {

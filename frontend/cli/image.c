@@ -36,7 +36,8 @@ static const struct magic {
 static int looks_like_html(const uint8_t *p, size_t n)
 {
     static const char *const heads[] = {"<!doctype", "<html", "<head", "<body", "<?xml", "<svg"};
-    while (n && (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n' || *p == 0xef || *p == 0xbb || *p == 0xbf))
+    while (n &&
+           (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n' || *p == 0xef || *p == 0xbb || *p == 0xbf))
         p++, n--;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         size_t len = strlen(heads[i]);
@@ -86,8 +87,9 @@ int cli_image_alloc(struct cli_image *out, const char *name, uint64_t width, uin
     if (width == 0 || height == 0)
         return cli_fail(e, CLI_IMAGE, "%s: the picture has no pixels", name);
     if (width > CLI_MAX_SIDE || height > CLI_MAX_SIDE || width * height > CLI_MAX_PIXELS)
-        return cli_fail(e, CLI_LIMIT, "%s: %llu x %llu pixels; the limits are %d a side and %llu in all", name,
-                        (unsigned long long)width, (unsigned long long)height, CLI_MAX_SIDE, CLI_MAX_PIXELS);
+        return cli_fail(e, CLI_LIMIT, "%s: %llu x %llu pixels; the limits are %d a side and %llu in all",
+                        name, (unsigned long long)width, (unsigned long long)height, CLI_MAX_SIDE,
+                        CLI_MAX_PIXELS);
     *out = (struct cli_image){malloc((size_t)(width * height * 3)), (int)width, (int)height, 0};
     if (!out->rgb)
         return cli_fail(e, CLI_MEMORY, "%s: out of memory for %d x %d pixels", name, out->width, out->height);

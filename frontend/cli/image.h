@@ -17,7 +17,7 @@
 struct cli_image {
     uint8_t *rgb;       /* 3 * width * height bytes, malloc'd */
     int width, height;
-    int damaged;        /* the decoder skipped bytes that it could not use; the picture may be wrong in places */
+    int damaged; /* the decoder skipped bytes that it could not use; the picture may be wrong in places */
 };
 
 /* JPEG or PNG, by content. `name` is for the error text. */
@@ -42,7 +42,8 @@ int cli_jpeg_decode(struct cli_image *out, int *orientation, const char *name, c
 int cli_png_decode(struct cli_image *out, int *orientation, const char *name, const uint8_t *bytes,
                    size_t size, struct cli_error *e);
 
-/* exif.c: the Orientation tag (1..8) of a TIFF block as EXIF holds it; 1 when absent, out of range or broken. */
+/* exif.c: the Orientation tag (1..8) of a TIFF block as EXIF holds it; 1 when absent, out of range or broken.
+ */
 int cli_exif_orientation(const uint8_t *tiff, size_t size);
 
 /* Turns stored pixels upright, in place or into a new buffer. */

@@ -1,5 +1,5 @@
-/* JPEG by libjpeg-turbo, with its defaults (accurate integer DCT, triangle chroma upsampling), from memory. The
- * library reports through callbacks; a fatal one jumps back to decode. */
+/* JPEG by libjpeg-turbo, with its defaults (accurate integer DCT, triangle chroma upsampling), from memory.
+ * The library reports through callbacks; a fatal one jumps back to decode. */
 #include "image.h"
 
 #include <setjmp.h>
@@ -37,7 +37,8 @@ static void on_error(j_common_ptr jpeg)
     longjmp(d->back, 1);
 }
 
-/* Level -1 is a warning: data that was skipped or made up. Running out of data is final while rows are lacking. */
+/* Level -1 is a warning: data that was skipped or made up. Running out of data is final while rows are
+ * lacking. */
 static void on_message(j_common_ptr jpeg, int level)
 {
     struct decoder *d = jpeg->client_data;
@@ -76,8 +77,8 @@ static int exif_of(const struct jpeg_decompress_struct *jpeg)
     return 1;
 }
 
-/* Four-component files hold inverted inks, as Adobe writes them: 255 is no ink. The arithmetic, with its shift in
- * place of a division by 255, is that of OpenCV's imread. */
+/* Four-component files hold inverted inks, as Adobe writes them: 255 is no ink. The arithmetic, with its
+ * shift in place of a division by 255, is that of OpenCV's imread. */
 static void rgb_of_cmyk(uint8_t *rgb, const uint8_t *cmyk, int width)
 {
     for (int x = 0; x < width; x++, rgb += 3, cmyk += 4) {
@@ -113,7 +114,8 @@ static int start(struct decoder *d, struct cli_image *out, int *orientation)
 }
 
 /* The one frame that a longjmp returns to; it owns nothing itself, so nothing of it can be clobbered. */
-static int decode(struct decoder *d, struct cli_image *out, int *orientation, const uint8_t *bytes, size_t size)
+static int decode(struct decoder *d, struct cli_image *out, int *orientation, const uint8_t *bytes,
+                  size_t size)
 {
     if (setjmp(d->back))
         return -1;

@@ -22,7 +22,8 @@ static void print_help(FILE *to)
     fputs("\noptions without a command:\n", to);
     cli_args_help_options(&cli_command_list, to);
     fputs("\n`yoloc COMMAND --help` lists the options of a command.\n"
-          "Exit codes: 0 done, 1 bad input, 2 usage, 3 memory, disk or device, 130 and 143 interrupted.\n", to);
+          "Exit codes: 0 done, 1 bad input, 2 usage, 3 memory, disk or device, 130 and 143 interrupted.\n",
+          to);
 }
 
 /* Output that nobody received is a failure too (full disk behind a redirection). */
@@ -75,8 +76,8 @@ static const struct cli_command *find_command(const char *name, struct cli_error
             return commands[i];
     }
     const char *near = cli_nearest(name, names, NCOMMAND);
-    cli_fail(e, CLI_USAGE, "unknown command '%s'%s%s%s", name, near ? "; did you mean " : "", near ? near : "",
-             near ? "?" : "; `yoloc --help` lists the commands");
+    cli_fail(e, CLI_USAGE, "unknown command '%s'%s%s%s", name, near ? "; did you mean " : "",
+             near ? near : "", near ? "?" : "; `yoloc --help` lists the commands");
     return NULL;
 }
 

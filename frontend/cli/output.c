@@ -30,7 +30,8 @@ static void table_image(struct cli_text *t, const struct cli_record *r, const st
     }
     cli_text_add(t, "\n");
     if (r->n)
-        cli_text_addf(t, "  %-*s %7s %9s %9s %9s %9s\n", NAME_COLUMNS, "class", "score", "x1", "y1", "x2", "y2");
+        cli_text_addf(t, "  %-*s %7s %9s %9s %9s %9s\n", NAME_COLUMNS, "class", "score", "x1", "y1", "x2",
+                      "y2");
     for (size_t i = 0; i < r->n; i++) {
         const yolort_detection *d = &r->d[i];
         const char *name = cli_class_name(r, d->cls);

@@ -28,12 +28,13 @@ struct cli_format {
 
 /* For people. */
 extern const struct cli_format cli_format_table;
-/* {"version":1,"images":[{"path","width","height","detections":[{"class","name","score","box":[x1,y1,x2,y2]}]}]} */
+/* {"version":1,"images":[{"path","width","height",
+ *  "detections":[{"class","name","score","box":[x1,y1,x2,y2]}]}]} */
 extern const struct cli_format cli_format_json;
 /* YOLO's label text: a line "class cx cy w h score" a detection, box relative to the picture. */
 extern const struct cli_format cli_format_txt;
-/* COCO results: [{"image_id","file_name","category_id","bbox":[x,y,w,h],"score"}]. category_id is the class number;
- * image_id is the number that the file name is made of, else the file name without its ending. */
+/* COCO results: [{"image_id","file_name","category_id","bbox":[x,y,w,h],"score"}]. category_id is the class
+ * number; image_id is the number that the file name is made of, else the file name without its ending. */
 extern const struct cli_format cli_format_coco;
 
 /* The name of a class, or NULL when there is none. */

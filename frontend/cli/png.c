@@ -1,4 +1,5 @@
-/* PNG by libpng: to 8-bit RGB as OpenCV's imread makes it (high byte of 16, alpha dropped, no gamma), and back. */
+/* PNG by libpng: to 8-bit RGB as OpenCV's imread makes it (high byte of 16, alpha dropped, no gamma), and
+ * back. */
 #include "fileio.h"
 #include "image.h"
 
@@ -135,8 +136,8 @@ static void on_write_error(png_structp png, png_const_charp text)
     png_longjmp(png, 1);
 }
 
-/* Level 3 and one filter: drawn photos are for looking at, and zlib's default takes three times as long for a few
- * percent of size. */
+/* Level 3 and one filter: drawn photos are for looking at, and zlib's default takes three times as long for a
+ * few percent of size. */
 static int encode(struct writer *w, const struct cli_image *im)
 {
     if (setjmp(png_jmpbuf(w->png)))

@@ -21,7 +21,8 @@ void cli_progress_begin(struct cli_progress *p)
     *p = (struct cli_progress){.on = isatty(STDERR_FILENO), .next = cli_seconds() + 3 * INTERVAL};
 }
 
-void cli_progress_step(struct cli_progress *p, const char *what, size_t done, size_t total, const char *detail)
+void cli_progress_step(struct cli_progress *p, const char *what, size_t done, size_t total,
+                       const char *detail)
 {
     char line[COLUMNS + 1];
     double now = p->on ? cli_seconds() : 0;

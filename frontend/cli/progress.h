@@ -12,7 +12,8 @@ struct cli_progress {
 void cli_progress_begin(struct cli_progress *p);
 
 /* "what 3/10 detail"; total 0 leaves the numbers away. Redrawn at most ten times a second. */
-void cli_progress_step(struct cli_progress *p, const char *what, size_t done, size_t total, const char *detail);
+void cli_progress_step(struct cli_progress *p, const char *what, size_t done, size_t total,
+                       const char *detail);
 
 /* Clears the line; to be called before other output to a terminal, and at the end. */
 void cli_progress_clear(struct cli_progress *p);

@@ -16,7 +16,8 @@ static int lies_in(const char *source, const char *folder)
     return yes;
 }
 
-int cli_savedir_open(struct cli_savedir *d, const char *path, const struct cli_sources *sources, struct cli_error *e)
+int cli_savedir_open(struct cli_savedir *d, const char *path, const struct cli_sources *sources,
+                     struct cli_error *e)
 {
     *d = (struct cli_savedir){path, sources, 0};
     if (cli_folder_make(path, e) != 0)
@@ -27,7 +28,8 @@ int cli_savedir_open(struct cli_savedir *d, const char *path, const struct cli_s
 }
 
 /* The path of an output, malloc'd, or NULL. */
-static char *output_path(const struct cli_savedir *d, const char *stem, const char *suffix, struct cli_error *e)
+static char *output_path(const struct cli_savedir *d, const char *stem, const char *suffix,
+                         struct cli_error *e)
 {
     char *path = cli_path_join(d->path, stem, suffix);
     if (!path) {
@@ -44,7 +46,8 @@ static char *output_path(const struct cli_savedir *d, const char *stem, const ch
     return path;
 }
 
-int cli_savedir_png(const struct cli_savedir *d, const char *stem, const struct cli_image *im, struct cli_error *e)
+int cli_savedir_png(const struct cli_savedir *d, const char *stem, const struct cli_image *im,
+                    struct cli_error *e)
 {
     char *path = output_path(d, stem, ".png", e);
     int rc = path ? cli_image_save_png(im, path, e) : -1;
@@ -52,7 +55,8 @@ int cli_savedir_png(const struct cli_savedir *d, const char *stem, const struct 
     return rc;
 }
 
-int cli_savedir_text(const struct cli_savedir *d, const char *stem, const void *text, size_t n, struct cli_error *e)
+int cli_savedir_text(const struct cli_savedir *d, const char *stem, const void *text, size_t n,
+                     struct cli_error *e)
 {
     char *path = output_path(d, stem, ".txt", e);
     int rc = path ? cli_file_write(path, text, n, e) : -1;

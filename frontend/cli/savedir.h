@@ -12,10 +12,13 @@ struct cli_savedir {
 };
 
 /* Makes the folder. */
-int cli_savedir_open(struct cli_savedir *d, const char *path, const struct cli_sources *sources, struct cli_error *e);
+int cli_savedir_open(struct cli_savedir *d, const char *path, const struct cli_sources *sources,
+                     struct cli_error *e);
 
 /* Refuse to write over a source. */
-int cli_savedir_png(const struct cli_savedir *d, const char *stem, const struct cli_image *im, struct cli_error *e);
-int cli_savedir_text(const struct cli_savedir *d, const char *stem, const void *text, size_t n, struct cli_error *e);
+int cli_savedir_png(const struct cli_savedir *d, const char *stem, const struct cli_image *im,
+                    struct cli_error *e);
+int cli_savedir_text(const struct cli_savedir *d, const char *stem, const void *text, size_t n,
+                     struct cli_error *e);
 
 #endif

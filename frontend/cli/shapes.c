@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_MODULE_FILE ((size_t)8 << 30)
 #define BYTE_ALIGN 64u /* of sections in a module */
 
-int cli_shapes_open(struct cli_shapes *s, yolort_module *m, const char *path, const yolort_context_opts *context,
-                    size_t capacity, struct cli_error *e)
+int cli_shapes_open(struct cli_shapes *s, yolort_module *m, const char *path,
+                    const yolort_context_opts *context, size_t capacity, struct cli_error *e)
 {
     *s = (struct cli_shapes){.path = path, .context = *context, .capacity = capacity};
     return cli_engine_open(&s->engines[0], m, NULL, path, context, capacity, e);
@@ -39,7 +38,8 @@ static int compile(struct cli_shapes *s, int height, int width, yoloc_result *ou
     return rc;
 }
 
-static int open_compiled(struct cli_shapes *s, const yoloc_result *r, struct cli_engine *g, struct cli_error *e)
+static int open_compiled(struct cli_shapes *s, const yoloc_result *r, struct cli_engine *g,
+                         struct cli_error *e)
 {
     size_t room = (r->size + BYTE_ALIGN - 1) / BYTE_ALIGN * BYTE_ALIGN;
     void *memory = aligned_alloc(BYTE_ALIGN, room);
@@ -75,7 +75,7 @@ static int open_shape(struct cli_shapes *s, int height, int width, struct cli_en
 {
     char key[64];
     if (!s->bytes) {
-        if (cli_file_read(s->path, MAX_MODULE_FILE, &s->bytes, &s->size, e) != 0)
+        if (cli_file_read(s->path, CLI_MAX_MODULE_FILE, &s->bytes, &s->size, e) != 0)
             return -1;
         cli_cache_open(&s->cache);
     }

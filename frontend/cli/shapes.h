@@ -1,5 +1,5 @@
-/* One model at the input sizes that its pictures need: the module as given, and others compiled from the IR and the
- * weights inside it, from the cache where it has them. */
+/* One model at the input sizes that its pictures need: the module as given, and others compiled from the IR
+ * and the weights inside it, from the cache where it has them. */
 #ifndef CLI_SHAPES_H
 #define CLI_SHAPES_H
 
@@ -20,8 +20,8 @@ struct cli_shapes {
 };
 
 /* Takes the module over, also on failure. */
-int cli_shapes_open(struct cli_shapes *s, yolort_module *m, const char *path, const yolort_context_opts *context,
-                    size_t capacity, struct cli_error *e);
+int cli_shapes_open(struct cli_shapes *s, yolort_module *m, const char *path,
+                    const yolort_context_opts *context, size_t capacity, struct cli_error *e);
 void cli_shapes_close(struct cli_shapes *s);
 
 /* *out stays valid until the next call. */

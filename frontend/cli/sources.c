@@ -111,8 +111,8 @@ static int stem_is_taken(struct cli_source *const *sorted, size_t n, const char 
     return 0;
 }
 
-/* Numbers the second and later of equal stems. The new names are put in place only at the end, so that the search sees
- * the sorted originals. Two new names never meet, as one stem gets each number once. */
+/* Numbers the second and later of equal stems. The new names are put in place only at the end, so that the
+ * search sees the sorted originals. Two new names never meet, as one stem gets each number once. */
 static int number_stems(struct cli_source **sorted, char **renamed, size_t n)
 {
     for (size_t i = 1, k = 2; i < n; i++) {

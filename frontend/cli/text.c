@@ -49,7 +49,8 @@ void cli_text_addf(struct cli_text *t, const char *format, ...)
     va_end(again);
 }
 
-/* Fixed-point text by integers, as printf's decimal point is the locale's. Returns 0 for numbers it cannot hold. */
+/* Fixed-point text by integers, as printf's decimal point is the locale's. Returns 0 for numbers it cannot
+ * hold. */
 static int fixed(char *out, size_t size, double v, int decimals)
 {
     int64_t unit = 1;
@@ -129,6 +130,18 @@ void cli_text_json(struct cli_text *t, const char *s)
         p += n ? n : 1;
     }
     cli_text_add(t, "\"");
+}
+
+void cli_text_member(struct cli_text *t, const char *key, const char *value)
+{
+    cli_text_addf(t, ",\"%s\":", key);
+    cli_text_json(t, value);
+}
+
+void cli_text_member_number(struct cli_text *t, const char *key, double v, int decimals)
+{
+    cli_text_addf(t, ",\"%s\":", key);
+    cli_text_number(t, v, decimals);
 }
 
 int cli_text_flush(struct cli_text *t, FILE *to, struct cli_error *e)

@@ -18,14 +18,19 @@ static const struct cli_option rows[] = {
     {.name = "txt", .value = CLI_FLAG, .group = 1, .at = AT(txt), .help = "as text"},
     {.name = "batch", .letter = 'b', .value = CLI_INT, .at = AT(batch), .low = 1, .high = 64, .metavar = "N",
      .fallback = "4", .help = "images at once"},
-    {.name = "conf", .value = CLI_REAL, .at = AT(conf), .low = 0, .high = 1, .metavar = "X", .help = "least score"},
+    {.name = "conf", .value = CLI_REAL, .at = AT(conf), .low = 0, .high = 1, .metavar = "X",
+     .help = "least score"},
     {.name = "save", .letter = 'o', .value = CLI_TEXT, .at = AT(save), .metavar = "DIR", .help = "folder"},
-    {.name = "imgsz", .value = CLI_SIZE, .at = AT(size), .low = 1, .high = 8192, .metavar = "N|H,W", .help = "size"},
+    {.name = "imgsz", .value = CLI_SIZE, .at = AT(size), .low = 1, .high = 8192, .metavar = "N|H,W",
+     .help = "size"},
 };
 
 static const struct cli_command command = {
-    .name = "look", .arguments = "MODULE SOURCE...", .summary = "Looks.", .options = rows,
-    .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options), .min_rest = 1, .max_rest = 3,
+    .name = "look",
+    .arguments = "MODULE SOURCE...",
+    .summary = "Looks.",
+    .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
+    .min_rest = 1, .max_rest = 3,
 };
 
 static struct options got;

@@ -61,11 +61,12 @@ Test(cli_output, json_is_the_contract)
 Test(cli_output, json_text_is_stable)
 {
     char *s = render(&cli_format_json, &two[1], 1);
-    cr_expect_str_eq(s, "{\"version\":1,\"images\":[\n"
-                        "{\"path\":\"dir/000000000139.jpg\",\"width\":100,\"height\":50,\"detections\":[\n"
-                        " {\"class\":0,\"name\":\"person\",\"score\":0.91,\"box\":[10.0,20.5,30.25,40.123]},\n"
-                        " {\"class\":1,\"name\":\"a \\\"b\\\"\\\\\\u000a\\ufffd\xc3\xa9\",\"score\":0.333333,"
-                        "\"box\":[0.0,0.0,100.0,50.0]}]}\n]}\n");
+    cr_expect_str_eq(s,
+                     "{\"version\":1,\"images\":[\n"
+                     "{\"path\":\"dir/000000000139.jpg\",\"width\":100,\"height\":50,\"detections\":[\n"
+                     " {\"class\":0,\"name\":\"person\",\"score\":0.91,\"box\":[10.0,20.5,30.25,40.123]},\n"
+                     " {\"class\":1,\"name\":\"a \\\"b\\\"\\\\\\u000a\\ufffd\xc3\xa9\",\"score\":0.333333,"
+                     "\"box\":[0.0,0.0,100.0,50.0]}]}\n]}\n");
     free(s);
 }
 
@@ -113,10 +114,11 @@ Test(cli_output, nothing_found_is_still_a_document)
 Test(cli_output, table_is_for_people)
 {
     char *s = render(&cli_format_table, &two[1], 1);
-    cr_expect_str_eq(s, "dir/000000000139.jpg: 100 x 50, 2 objects, 12.3 ms\n"
-                        "  class                  score        x1        y1        x2        y2\n"
-                        "  person                 0.910      10.0      20.5      30.2      40.1\n"
-                        "  a \"b\"\\?\xff\xc3\xa9              0.333       0.0       0.0     100.0      50.0\n");
+    cr_expect_str_eq(s,
+                     "dir/000000000139.jpg: 100 x 50, 2 objects, 12.3 ms\n"
+                     "  class                  score        x1        y1        x2        y2\n"
+                     "  person                 0.910      10.0      20.5      30.2      40.1\n"
+                     "  a \"b\"\\?\xff\xc3\xa9              0.333       0.0       0.0     100.0      50.0\n");
     free(s);
 }
 
@@ -126,8 +128,15 @@ Test(cli_output, numbers)
         double v;
         int decimals;
         const char *text;
-    } cases[] = {{0, 3, "0.0"}, {-0.0001, 3, "0.0"}, {-0.5, 1, "-0.5"}, {1.5, 0, "2"}, {1e14, 3, "100000000000000.0"},
-                 {NAN, 3, "null"}, {INFINITY, 3, "null"}, {-1e16, 3, "null"}, {0.1234567, 6, "0.123457"}};
+    } cases[] = {{0, 3, "0.0"},
+                 {-0.0001, 3, "0.0"},
+                 {-0.5, 1, "-0.5"},
+                 {1.5, 0, "2"},
+                 {1e14, 3, "100000000000000.0"},
+                 {NAN, 3, "null"},
+                 {INFINITY, 3, "null"},
+                 {-1e16, 3, "null"},
+                 {0.1234567, 6, "0.123457"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct cli_text t = {0};
         cli_text_number(&t, cases[i].v, cases[i].decimals);
