@@ -26,10 +26,11 @@ int fe_values_check_keys(struct fe_values *v, struct fe_obj *dict)
     bool distinct = true;
     for (size_t i = 0; distinct && i + 1 < dict->u.seq.n; i += 2) {
         const struct fe_obj *k = dict->u.seq.item[i];
+        size_t at = i;
         v->p->at = k->at;
-        if (k->kind == FE_O_STR) distinct = fe_strmap_add(&texts, k->u.str.s, k->u.str.n, &i);
+        if (k->kind == FE_O_STR) distinct = fe_strmap_add(&texts, k->u.str.s, k->u.str.n, &at);
         else if (k->kind == FE_O_INT || k->kind == FE_O_BOOL) {
-            distinct = fe_strmap_add(&ints, (const char *)&k->u.i, sizeof k->u.i, &i);
+            distinct = fe_strmap_add(&ints, (const char *)&k->u.i, sizeof k->u.i, &at);
         }
     }
     yir_arena_reset(v->p->a, mark);
@@ -64,6 +65,14 @@ static struct fe_value *number(struct fe_values *v, enum fe_kind kind, int64_t i
     out->i = i;
     out->f = f;
     return out;
+}
+
+/* An element of a tensor or array. */
+static struct fe_value *element(struct fe_values *v, enum yir_dtype t, const void *data, size_t at)
+{
+    double f = yir_dtype_load(t, data, at);
+    if (yir_dtype_is_float(t)) return number(v, FE_FLOAT, 0, f);
+    return number(v, t == YIR_BOOL ? FE_BOOL : FE_INT, f < 0x1p63 ? (int64_t)f : INT64_MAX, f);
 }
 
 static struct fe_value *opaque(struct fe_values *v, const char *s)
@@ -121,13 +130,10 @@ static struct fe_value *elements(struct fe_values *v, const struct fe_view *t)
     if (fe_values_count(v, (uint64_t)t->numel) != 0) return NULL;
     out->item = yir_alloc_n(v->p->a, (size_t)t->numel, sizeof(struct fe_value *));
     const uint8_t *data = fe_storage_data(t->storage);
-    bool is_float = yir_dtype_is_float(t->dtype);
     for (int64_t e = 0; e < t->numel; e++) {
         int64_t at = t->offset, rest = e;
         for (int k = t->rank; k-- > 0; rest /= t->dim[k]) at += rest % t->dim[k] * t->stride[k];
-        double f = yir_dtype_load(t->dtype, data, (size_t)at);
-        int64_t i = is_float || f >= 0x1p63 ? 0 : (int64_t)f;
-        out->item[out->n++] = number(v, is_float ? FE_FLOAT : FE_INT, i, f);
+        out->item[out->n++] = element(v, t->dtype, data, (size_t)at);
     }
     return out;
 }
@@ -169,9 +175,7 @@ static struct fe_value *numpy_scalar(struct fe_values *v, const struct fe_obj *o
     enum yir_dtype t = numpy_dtype(args->u.seq.item[0]);
     const struct fe_obj *raw = args->u.seq.item[1];
     if (t == YIR_NDTYPE || raw->kind != FE_O_BYTES || raw->u.str.n != yir_dtype_size(t)) return NULL;
-    double f = yir_dtype_load(t, raw->u.str.s, 0);
-    if (t == YIR_BOOL) return number(v, FE_BOOL, f != 0, f);
-    return yir_dtype_is_float(t) ? number(v, FE_FLOAT, 0, f) : number(v, FE_INT, (int64_t)f, f);
+    return element(v, t, raw->u.str.s, 0);
 }
 
 /* Bags of options: their attributes are what counts. */
