@@ -1,5 +1,6 @@
 #include "engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 void cli_device_opts(yolort_context_opts *o, const struct cli_device *d)
@@ -35,10 +36,26 @@ int cli_runtime_check(yolort_status s, const char *what, const char *text, struc
     return -1;
 }
 
+/* The kind of a file by its first bytes; only for the text of an error. */
+static const char *kind_of(const char *path)
+{
+    uint8_t head[512];
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+    if (f)
+        fclose(f);
+    return cli_file_kind(head, n);
+}
+
 int cli_module_load(yolort_module **out, const char *path, struct cli_error *e)
 {
     char text[512] = "";
-    return cli_runtime_check(yolort_load_file(out, path, text, sizeof text), path, text, e);
+    yolort_status s = yolort_load_file(out, path, text, sizeof text);
+    if (s == YOLORT_OK)
+        return 0;
+    if (s == YOLORT_FORMAT)
+        return cli_fail(e, CLI_MODULE_FILE, "%s; the file looks like %s", text, kind_of(path));
+    return cli_fail(e, number_of(s), "%s", text);
 }
 
 /* How many rows `decoded` has, and whether their length fits the class count; 0 when it does not. */

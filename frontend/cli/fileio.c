@@ -64,6 +64,15 @@ int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size,
     return rc;
 }
 
+/* A full disk is no fault of the input. */
+static int write_failed(struct cli_error *e, const char *path, int reason)
+{
+    cli_fail(e, CLI_WRITE, "%s: %s", path, reason ? strerror(reason) : "write error");
+    if (reason == ENOSPC || reason == EDQUOT || reason == EIO)
+        e->exit_code = CLI_NO_RESOURCE;
+    return -1;
+}
+
 static void release(struct cli_output *o)
 {
     free(o->temporary);
@@ -89,7 +98,7 @@ int cli_output_open(struct cli_output *o, const char *path, struct cli_error *e)
         int reason = errno;
         o->temporary[0] = 0;
         cli_output_discard(o);
-        return cli_fail(e, CLI_WRITE, "%s: %s", path, strerror(reason));
+        return write_failed(e, path, reason);
     }
     o->stream = fdopen(fd, "wb");
     if (o->stream)
@@ -131,7 +140,7 @@ int cli_output_commit(struct cli_output *o, struct cli_error *e)
     if (rc == 0)
         o->temporary[0] = 0;
     else
-        rc = cli_fail(e, CLI_WRITE, "%s: %s", o->path, errno ? strerror(errno) : "write error");
+        rc = write_failed(e, o->path, errno);
     cli_output_discard(o);
     return rc;
 }

@@ -31,6 +31,7 @@ static int finish(int code, struct cli_error *e)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {
         cli_fail(e, CLI_WRITE, "the output could not be written");
+        e->exit_code = CLI_NO_RESOURCE;
         code = -1;
     }
     if (code >= 0)
