@@ -8,6 +8,7 @@
  *        batch=N no-fuse no-reuse                options of the passes
  *        verify[=stage,stage]                    the verifier; stages are nobn, layout, kernels, places
  *        locs                                    print positions and module names
+ *        quiet                                   print nothing: only the diagnostics count
  *   == in [FILE]         the input, under that name in diagnostics (default in.yir). NAME.yaml: a model description,
  *                        else IR text
  *   == out               the IR text that must come out, whole; absent when nothing may come out
@@ -41,7 +42,7 @@ struct options {
     struct pass_opts pass;
     const char *passes;
     unsigned print_flags, stages;
-    bool verify;
+    bool verify, quiet;
 };
 
 static bool update;
@@ -144,6 +145,7 @@ static int take_arg(const struct test *t, char *word, struct options *o)
     char *value = strchr(word, '=');
     if (value) *value++ = 0;
     if (!strcmp(word, "locs")) return o->print_flags |= YIR_PRINT_LOCS, 0;
+    if (!strcmp(word, "quiet")) return o->quiet = true, 0;
     if (!strcmp(word, "verify")) return o->verify = true, value ? stages_of(t, value, &o->stages) : 0;
     if (!strcmp(word, "no-fuse")) return o->pass.fuse = false, 0;
     if (!strcmp(word, "no-reuse")) return o->pass.reuse = false, 0;
@@ -218,8 +220,9 @@ static int run_case(struct test *t, struct yir_str *out, bool *has_out, struct y
     *err = (struct yir_str){.arena = t->arena};
     yir_str_put(err, "", 0);
     for (size_t i = 0; i < yir_diag_count(d); i++) yir_str_fmt(err, "%s\n", yir_diag_at(d, i)->rendered);
-    *has_out = f != NULL;
+    *has_out = f && !o.quiet;
     if (!f) return yir_diag_errors(d) ? 0 : complain(t, "failed without a diagnostic", "");
+    if (o.quiet) return err->len ? 0 : complain(t, "quiet, and no diagnostics either", "");
     *out = print(t->arena, f, o.print_flags);
     return check_round_trip(t, types, out, o.print_flags);
 }
