@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "outfile.h"
 #include "ptree.h"
 #include "value.h"
 
@@ -300,5 +301,71 @@ int fe_safetensors_read(struct yir_arena *a, struct yir_diags *d, const uint8_t 
     yir_arena_defer(a, release, r);
     int rc = parse(r) == 0 ? read_all(r, w) : -1;
     release(r);
+    return rc;
+}
+
+/* --- writing ------------------------------------------------------------------------------------------------- */
+
+static const char *type_name(enum yir_dtype t)
+{
+    for (size_t i = 0; i < YIR_COUNT(types); i++) {
+        if (types[i].type == t) return types[i].name;
+    }
+    YIR_BUG("element type %d", (int)t);
+}
+
+static uint64_t bytes_of(const struct fe_out_tensor *t)
+{
+    uint64_t n = yir_dtype_size(t->dtype);
+    for (int i = 0; i < t->rank; i++) YIR_ASSERT(t->dim[i] >= 0 && yir_mul_u64(n, (uint64_t)t->dim[i], &n));
+    return n;
+}
+
+/* The header as JSON; NULL without memory. Each json_*_new function takes over what it is given. */
+static json_t *header_of(const struct fe_out_tensor *t, size_t n)
+{
+    json_t *all = json_object();
+    uint64_t at = 0;
+    for (size_t i = 0; all && i < n; i++) {
+        json_t *shape = json_array();
+        for (int k = 0; k < t[i].rank; k++) json_array_append_new(shape, json_integer(t[i].dim[k]));
+        uint64_t end = at + bytes_of(&t[i]);
+        json_t *one = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type_name(t[i].dtype), "shape", shape, "data_offsets",
+                                (json_int_t)at, (json_int_t)end);
+        at = end;
+        if (json_object_set_new(all, t[i].name, one) == 0) continue;
+        json_decref(all);
+        return NULL;
+    }
+    return all;
+}
+
+static int put_all(struct fe_outfile *o, struct yir_diags *d, const char *text, const struct fe_out_tensor *t, size_t n)
+{
+    /* The data start at a multiple of 8. */
+    static const char blanks[8] = "        ";
+    size_t len = strlen(text), pad = (8 - len % 8) % 8;
+    uint8_t count[8];
+    for (int i = 0; i < 8; i++) count[i] = (uint8_t)((uint64_t)(len + pad) >> (8 * i));
+    if (fe_outfile_write(o, d, count, 8) != 0 || fe_outfile_write(o, d, text, len) != 0
+        || fe_outfile_write(o, d, blanks, pad) != 0) return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (fe_outfile_write(o, d, t[i].data, bytes_of(&t[i])) != 0) return -1;
+    }
+    return fe_outfile_commit(o, d);
+}
+
+int fe_safetensors_write(struct yir_diags *d, const char *path, const struct fe_out_tensor *t, size_t n)
+{
+    struct fe_outfile o;
+    json_t *header = header_of(t, n);
+    char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
+    json_decref(header);
+    if (!text) {
+        struct yir_loc loc = { .file = yir_diag_file(d, path, NULL, 0) };
+        return yir_diag(d, loc, E_WRITE, "the header could not be made: no memory, or a tensor's name is not UTF-8");
+    }
+    int rc = fe_outfile_open(&o, d, path) == 0 ? put_all(&o, d, text, t, n) : -1;
+    free(text);
     return rc;
 }
