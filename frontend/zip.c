@@ -328,7 +328,7 @@ const struct fe_zip *fe_zip_open(struct yir_arena *a, struct yir_diags *d, uint3
                                  size_t len, bool allow_bad_crc)
 {
     struct reader r = { .a = a, .d = d, .file = file, .p = bytes, .len = len };
-    uint64_t n;
+    uint64_t n = 0;
     if (read_end(&r, &n) != 0) return NULL;
     if (n > (r.central_end - r.central) / CENTRAL_SIZE) {
         BAD(&r, r.central, "the central directory is too small for its %llu entries", (unsigned long long)n);
