@@ -24,6 +24,9 @@ struct reader {
     const char *text;
     size_t *line; /* offset of each line */
     size_t nline;
+    struct { /* last position computed: positions mostly ascend, lines may be long */
+        size_t line, column, offset;
+    } last;
     struct frame stack[MAX_DEPTH];
     int depth;
     size_t nodes;
@@ -42,15 +45,22 @@ static void find_lines(struct reader *r, const char *text, size_t len)
 }
 
 /* libyaml counts columns in characters, diagnostics in bytes. */
-static struct yir_loc loc_of(const struct reader *r, yaml_mark_t m)
+static struct yir_loc loc_of(struct reader *r, yaml_mark_t m)
 {
     if (m.line >= r->nline) return (struct yir_loc){ r->file, (uint32_t)r->nline, 1 };
-    const char *start = r->text + r->line[m.line], *s = start;
-    for (size_t left = m.column; left && *s && *s != '\n'; left--) {
+    size_t start = r->line[m.line];
+    if (r->last.line != m.line || r->last.column > m.column || !r->last.offset) {
+        r->last.line = m.line;
+        r->last.column = 0;
+        r->last.offset = start;
+    }
+    const char *s = r->text + r->last.offset;
+    for (; r->last.column < m.column && *s && *s != '\n'; r->last.column++) {
         s++;
         while (((unsigned char)*s & 0xc0) == 0x80) s++;
     }
-    return (struct yir_loc){ r->file, (uint32_t)m.line + 1, (uint32_t)(s - start) + 1 };
+    r->last.offset = (size_t)(s - r->text);
+    return (struct yir_loc){ r->file, (uint32_t)m.line + 1, (uint32_t)(r->last.offset - start) + 1 };
 }
 
 /* Key of a dict as the text that must be distinct: 1 and '1' are two keys. */
