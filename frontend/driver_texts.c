@@ -130,7 +130,7 @@ static int weights_body(struct call *k, void *p)
     const struct fe_weights *w = fe_weights_open(k->arena, k->diags, a->file, &limits);
     if (!w) return -1;
     if (a->flag) {
-        if (fe_weights_json(k->arena, &s, w)) return yir_diag(k->diags, (struct yir_loc){0}, E_MEMORY, "no memory for JSON");
+        if (fe_weights_json(&s, w)) return yir_diag(k->diags, (struct yir_loc){0}, E_MEMORY, "no memory for JSON");
     } else {
         weights_listing(&s, w);
     }

@@ -81,7 +81,7 @@ void fe_tensor_f32(const struct fe_tensor *t, float *out);
 void fe_tensor_f64(const struct fe_tensor *t, double *out);
 
 /* Machine-readable listing: {"version":1,"file","kind","stored_in","nc","names":[...],"tensors":[{"name","dtype","shape"}]}. -1: no memory. */
-int fe_weights_json(struct yir_arena *a, struct yir_str *out, const struct fe_weights *w);
+int fe_weights_json(struct yir_str *out, const struct fe_weights *w);
 
 /* Number of NaN or infinite elements of a float tensor. */
 int64_t fe_tensor_nonfinite(const struct fe_tensor *t);
