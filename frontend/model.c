@@ -43,6 +43,9 @@ static yir_ref input_of(const struct network *n, int row)
 static yir_ref lower_times(struct fe_lower *l, struct fe_site *s, int64_t times)
 {
     if (times == 1) return s->module->lower(l, s);
+    if (s->nin > 1)
+        return fe_fail(l, E_ARGS, "%s of %d inputs can't be repeated %lld times: it gives one", s->module->name, s->nin, (long long)times),
+               YIR_NONE;
     yir_ref x = s->in[0];
     for (int64_t i = 0; i < times && yir_kind(x) != YIR_NIL; i++) {
         if (i && fe_channels(l, x) != s->c1)
