@@ -34,7 +34,8 @@ yir_ref fe_conv2d(struct fe_lower *l, yir_ref x, const struct fe_conv *c, bool b
     if (yir_kind(x) == YIR_NIL) return YIR_NONE;
     int64_t c1 = fe_channels(l, x), found[FE_MAX_RANK], c2 = c->c2;
     if (fe_shape(l, "weight", found) == 4) c2 = found[0];
-    int64_t g = fe_int(l, "groups", 0, c->g == FE_DEPTHWISE ? gcd(c1, c2) : c->g);
+    int64_t g = c->g == FE_DEPTHWISE ? gcd(c1, c2) : c->g;
+    if (l->data) g = fe_int(l, "groups", 0, g);
     if (check_groups(l, c1, c2, g)) return YIR_NONE;
     int64_t dim[4] = { c->c2, c1 / g, c->k[0], c->k[1] };
     yir_ref src[3] = { x, fe_weight(l, "weight", dim, 4, FE_W_SOFT0 | FE_W_SOFT0 << 2 | FE_W_SOFT0 << 3) };

@@ -163,7 +163,7 @@ yir_ref fe_low_anchor_detect(struct fe_lower *l, const struct fe_site *s)
         x[i] = fe_predict(l, fe_indexed(l, "m", i), s->in[i], na * (l->nc + 5));
         fe_level_stride(l, i, x[i]);
     }
-    if (settle_anchors(l, written, s->nin, &anchors)) return YIR_NONE;
+    if (l->failed || settle_anchors(l, written, s->nin, &anchors)) return YIR_NONE;
     for (int i = 0; i < s->nin; i++) {
         struct yir_a_anchor a = { (int32_t)na, (float)l->head.stride[i] };
         part[i] = fe_op(l, YIR_anchor_box, (yir_ref[]){ x[i], anchors_weight(l, &anchors, i) }, 2, &a);

@@ -303,8 +303,8 @@ yir_ref fe_weight(struct fe_lower *l, const char *name, const int64_t *dim, int 
     uint64_t n = count_elements(l, d, rank);
     if (!n) return YIR_NONE;
     float *data = NULL;
-    if (t || (l->rule && l->final)) data = yir_alloc_n(l->arena, n, sizeof *data);
-    if (t) fe_tensor_f32(t, data);
+    if (l->final && (t || l->rule)) data = yir_alloc_n(l->arena, n, sizeof *data);
+    if (data && t) fe_tensor_f32(t, data);
     else if (data) fe_rule_fill(full, d, rank, data);
     return add_weight(l, full, d, rank, data);
 }

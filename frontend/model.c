@@ -1,4 +1,4 @@
-/* Description and weights to IR: settles what they disagree on, builds once to learn strides and shapes, once for good. */
+/* Description and weights to IR: settles what they disagree on, builds once to learn the strides, once for good. */
 #include "describe.h"
 #include "heads.h"
 #include "names.h"
@@ -174,8 +174,8 @@ static int settle_nc(struct build *b)
     const struct fe_value *key = fe_get(b->desc.root, "nc");
     struct yir_loc loc = key ? key->loc : (struct yir_loc){ 0 };
     if (asked && found && asked != found)
-        return yir_diag(b->diags, (struct yir_loc){ b->weights->file, 0, 0 }, E_NC, "--nc asks for %lld classes, but %s has %lld",
-                        (long long)asked, b->weights->path, (long long)found);
+        return yir_diag(b->diags, (struct yir_loc){ b->weights->file, 0, 0 }, E_NC, "--nc asks for %lld classes, the weights have %lld",
+                        (long long)asked, (long long)found);
     if (!asked && found && yaml && found != yaml)
         yir_diag(b->diags, loc, W_DISAGREE, "nc is %lld in the yaml, but %s has %lld classes, which decides", (long long)yaml,
                  b->weights->path, (long long)found);
@@ -289,7 +289,7 @@ static int settle_strides(struct build *b, const struct fe_scale *scale)
 {
     static const int64_t heights[] = { 256, 2048 };
     for (size_t i = 0; i < YIR_COUNT(heights); i++) {
-        struct fe_lower l = { 0 };
+        struct fe_lower l = { .data = b->weights != NULL };
         struct network n;
         if (!build_network(b, scale, (struct size){ 1, heights[i], heights[i] }, &l, &n)) return -1;
         memcpy(b->stride, l.head.stride, sizeof b->stride);
