@@ -1,6 +1,6 @@
 /* Ops on weights alone are computed now and become weights. Only ops that a model file can put there have a row. Without
  * weight data the fold is in form only. Weights are row-major, so a cast to NHWC stays. */
-#include "rebuild.h"
+#include "walk.h"
 
 #include <string.h>
 

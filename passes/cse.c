@@ -1,5 +1,5 @@
 /* Equal ops become one: same op, operands, attributes. Operands of commuting ops are put in order first. */
-#include "rebuild.h"
+#include "walk.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Drops ops that no output needs, and the weights that nothing reads any more; inputs stay, they are the interface. */
-#include "rebuild.h"
+#include "walk.h"
 
 /* Weights that live ops read, in their old order; the others map to NIL. */
 static yir_ref *keep_weights(struct yir_func *f, const struct yir_func *old, const bool *live, struct yir_arena *a)

@@ -1,7 +1,7 @@
 /* Batch normalisation into the convolution before it, when nothing else reads that: w * s and (b - mean) * s + beta with
  * s = gamma / sqrt(var + eps), in double, rounded once. A normalisation of anything else becomes a 1x1 convolution of
  * one channel a group, so that later passes meet none. Functions without weight data fold in form only. */
-#include "rebuild.h"
+#include "walk.h"
 
 #include <math.h>
 #include <string.h>

@@ -13,7 +13,7 @@
  *
  * Needs the layout pass's promise that outputs are values of their own. Views get VIEW and no kernel, a kernel's last op
  * gets STORED; the ops of a kernel become neighbours, at the place of the last, so the order stays topological. */
-#include "rebuild.h"
+#include "walk.h"
 
 enum {
     MAX_OPS = 32,    /* of a kernel; emitters recurse this deep at most */

@@ -1,6 +1,6 @@
 /* Gives the network a second way in: beside the normalised tensor `images`, the picture itself as bytes, `input_u8`.
  * Whichever the caller binds is used. Changes nothing when `input_u8` is there, or `images` is no batch of pictures. */
-#include "rebuild.h"
+#include "walk.h"
 
 #include <string.h>
 

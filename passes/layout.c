@@ -1,7 +1,7 @@
 /* Channels innermost inside the network: every map (rank 4) becomes NHWC, with casts where inputs and weights are read
  * as maps and where maps leave as outputs, which users get as NCHW. Each output becomes a value of its own, read by
  * nothing else, so that later passes can let it live in the caller's memory. Old casts between layouts vanish. */
-#include "rebuild.h"
+#include "walk.h"
 
 struct layout {
     struct rebuild r;

@@ -2,7 +2,7 @@
  * included and taken whole, so a kernel's output never lies over one of its inputs. Largest first, each goes into the
  * smallest gap it fits between those it lives together with. Steps that run only for some inputs or outputs count as
  * always run. Changes no op. */
-#include "rebuild.h"
+#include "walk.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * applies. Why it ends: a rule either removes the root, or replaces an operand of it by one nearer to the inputs, or
  * lessens the number of operands; none adds an op. The whole walk is repeated until it changes nothing, as an op removed
  * may have been the second reader that held a rule back. */
-#include "rebuild.h"
+#include "walk.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * place from that, which stands later; a slice takes it from its operand, which stands earlier; every other value has a
  * buffer of its own, that of the caller when it is an output. Buffers 0 .. ninput-1 are the inputs, then come the outputs.
  * A buffer holds the images of the largest batch one after the other, so that batch b uses the first b. Changes no op. */
-#include "rebuild.h"
+#include "walk.h"
 
 #include <string.h>
 

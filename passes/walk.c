@@ -1,4 +1,4 @@
-#include "rebuild.h"
+#include "walk.h"
 
 #include <string.h>
 

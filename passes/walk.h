@@ -1,6 +1,6 @@
 /* Walking an old function into a new one, and the questions about a function that several passes ask. */
-#ifndef PASS_REBUILD_H
-#define PASS_REBUILD_H
+#ifndef PASS_WALK_H
+#define PASS_WALK_H
 
 #include "pass.h"
 
