@@ -1,7 +1,7 @@
+#include "cpufeature.h"
 #include "object.h"
 #include "opts.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -60,21 +60,13 @@ void yolort_context_opts_init(yolort_context_opts *o, size_t size)
     rt_opts_init(o, size, &own, sizeof own);
 }
 
-/* Cores this process may use. */
-static int core_count(void)
-{
-    cpu_set_t set;
-    if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t has bits */
-    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (int)n;
-}
-
 static yolort_status read_opts(yolort_context_opts *own, const yolort_context_opts *opts)
 {
+    int cores = rt_cpu_count();
     yolort_context_opts_init(own, sizeof *own);
     if (opts && rt_opts_read(own, sizeof *own, opts)) return YOLORT_ARG;
     if (own->threads < 0 || own->threads > MAX_THREADS || own->device) return YOLORT_ARG;
-    if (!own->threads) own->threads = core_count();
+    if (!own->threads) own->threads = cores < MAX_THREADS ? cores : MAX_THREADS;
     return YOLORT_OK;
 }
 
