@@ -11,6 +11,7 @@
 #define CLI_MAX_PIXELS (1ull << 28)
 #define CLI_MAX_IMAGE_FILE ((size_t)1 << 30)
 #define CLI_MAX_SCANS 500
+#define CLI_MAX_JPEG_MEMORY (1l << 29) /* coefficients of a progressive file */
 #define CLI_MAX_PNG_CHUNKS 1000
 #define CLI_MAX_PNG_CHUNK_BYTES 8000000
 

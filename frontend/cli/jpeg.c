@@ -30,6 +30,9 @@ static void on_error(j_common_ptr jpeg)
         cli_fail(d->error, CLI_LIMIT, "%s: more than %d progressive scans", d->name, CLI_MAX_SCANS);
     else if (d->truncated)
         cli_fail(d->error, CLI_IMAGE, "%s: truncated JPEG: the file ends before the picture does", d->name);
+    else if (jpeg->err->msg_code == JERR_NO_BACKING_STORE)
+        cli_fail(d->error, CLI_LIMIT, "%s: a progressive JPEG that needs more than %ld bytes", d->name,
+                 CLI_MAX_JPEG_MEMORY);
     else if (jpeg->err->msg_code == JERR_OUT_OF_MEMORY)
         cli_fail(d->error, CLI_MEMORY, "%s: out of memory", d->name);
     else
@@ -120,6 +123,7 @@ static int decode(struct decoder *d, struct cli_image *out, int *orientation, co
     if (setjmp(d->back))
         return -1;
     jpeg_create_decompress(&d->jpeg);
+    d->jpeg.mem->max_memory_to_use = CLI_MAX_JPEG_MEMORY;
     d->jpeg.progress = &d->progress;
     jpeg_mem_src(&d->jpeg, bytes, (unsigned long)size);
     jpeg_save_markers(&d->jpeg, JPEG_APP0 + 1, 0xffff);

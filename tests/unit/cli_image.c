@@ -430,6 +430,21 @@ Test(cli_image, too_many_scans)
     free(b.p);
 }
 
+/* A small file may claim to be huge; a progressive one would make us hold all of it. */
+Test(cli_image, huge_progressive_jpeg)
+{
+    struct bytes b = make_jpeg(3, JCS_RGB, 0, 1);
+    size_t at = 0;
+    while (!(b.p[at] == 0xff && b.p[at + 1] == 0xc2))
+        at++;
+    memcpy(b.p + at + 5, "\x3e\x80\x3e\x80", 4); /* 16000 x 16000 */
+    struct cli_image im;
+    struct cli_error e;
+    cr_expect_eq(cli_image_decode(&im, "x", b.p, b.n, &e), -1);
+    cr_expect_eq(e.number, CLI_LIMIT, "%s", e.text);
+    free(b.p);
+}
+
 /* --- writing --- */
 
 Test(cli_image, png_written_is_png_read)
