@@ -34,7 +34,7 @@ const struct fe_value *fe_get(const struct fe_value *d, const char *key);
 bool fe_as_int(const struct fe_value *v, int64_t *out);
 bool fe_as_float(const struct fe_value *v, double *out);
 
-/* "a list", "the string 'abc'", "an integer": for error texts. */
+/* "a list of 2", "the string 'abc'", "the integer 5", "nothing" for NULL: for error texts. */
 const char *fe_describe(struct yir_arena *a, const struct fe_value *v);
 
 /* Prints as yaml flow text on one line (for `yoloc weights` and cache keys). */
