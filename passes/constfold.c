@@ -1,10 +1,10 @@
-/* Ops on weights alone are computed now and become weights. Only ops that a model file can put there have a row. Without
- * weight data the fold is in form only. Weights are row-major, so a cast to NHWC stays. */
+/* Ops on weights alone are computed now and become weights. Only ops that a model file can put there have a
+ * row. Without weight data the fold is in form only. Weights are row-major, so a cast to NHWC stays. */
 #include "walk.h"
 
 #include <string.h>
 
-struct consts { /* one op being computed */
+struct consts {               /* one op being computed */
     const struct yir_func *f; /* new function */
     const yir_ref *src;
     int nsrc;

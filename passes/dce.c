@@ -1,8 +1,10 @@
-/* Drops ops that no output needs, and the weights that nothing reads any more; inputs stay, they are the interface. */
+/* Drops ops that no output needs, and the weights that nothing reads any more; inputs stay, they are the
+ * interface. */
 #include "walk.h"
 
 /* Weights that live ops read, in their old order; the others map to NIL. */
-static yir_ref *keep_weights(struct yir_func *f, const struct yir_func *old, const bool *live, struct yir_arena *a)
+static yir_ref *keep_weights(struct yir_func *f, const struct yir_func *old, const bool *live,
+                             struct yir_arena *a)
 {
     yir_ref *map = yir_alloc_n(a, old->nweight, sizeof *map);
     bool *used = yir_alloc_n(a, old->nweight, sizeof *used);
@@ -12,7 +14,8 @@ static yir_ref *keep_weights(struct yir_func *f, const struct yir_func *old, con
     for (uint32_t i = 0; i < old->noutput; i++)
         if (yir_kind(old->output[i].ref) == YIR_WGT) used[yir_index(old->output[i].ref)] = true;
     for (uint32_t i = 0; i < old->nweight; i++)
-        if (used[i]) map[i] = yir_add_weight(f, old->weight[i].name, old->weight[i].type, old->weight[i].data);
+        if (used[i])
+            map[i] = yir_add_weight(f, old->weight[i].name, old->weight[i].type, old->weight[i].data);
     return map;
 }
 

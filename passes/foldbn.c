@@ -1,6 +1,7 @@
-/* Batch normalisation into the convolution before it, when nothing else reads that: w * s and (b - mean) * s + beta with
- * s = gamma / sqrt(var + eps), in double, rounded once. A normalisation of anything else becomes a 1x1 convolution of
- * one channel a group, so that later passes meet none. Functions without weight data fold in form only. */
+/* Batch normalisation into the convolution before it, when nothing else reads that: w * s and (b - mean) * s
+ * + beta with s = gamma / sqrt(var + eps), in double, rounded once. A normalisation of anything else becomes
+ * a 1x1 convolution of one channel a group, so that later passes meet none. Functions without weight data
+ * fold in form only. */
 #include "walk.h"
 
 #include <math.h>
@@ -12,9 +13,9 @@ struct fold {
     struct rebuild r;
     struct pass *p;
     const uint32_t *uses;
-    uint32_t op; /* the batchnorm */
-    int64_t n;   /* channels */
-    bool data;   /* weights have values */
+    uint32_t op;           /* the batchnorm */
+    int64_t n;             /* channels */
+    bool data;             /* weights have values */
     double *scale, *shift; /* y = x * scale + shift, by channel */
 };
 
@@ -49,9 +50,10 @@ static double at(const struct fold *b, int operand, int64_t c)
 static int report(const struct fold *b, int64_t c, const char *what, double v)
 {
     const struct yir_func *f = b->r.old;
-    return yir_diag(b->p->diags, f->loc[f->op[b->op].loc].loc, E_WEIGHT,
-                    "batch normalisation at %s: channel %lld has %s %g, where a finite and positive number is needed",
-                    weight_of(f, b->op, GAMMA)->name, (long long)c, what, v);
+    return yir_diag(
+        b->p->diags, f->loc[f->op[b->op].loc].loc, E_WEIGHT,
+        "batch normalisation at %s: channel %lld has %s %g, where a finite and positive number is needed",
+        weight_of(f, b->op, GAMMA)->name, (long long)c, what, v);
 }
 
 static int read_stats(struct fold *b)
@@ -65,9 +67,10 @@ static int read_stats(struct fold *b)
         b->scale[c] = at(b, GAMMA, c) / sqrt(var);
         b->shift[c] = at(b, BETA, c) - at(b, MEAN, c) * b->scale[c];
         if (!isfinite(b->scale[c]) || !isfinite(b->shift[c]))
-            return yir_diag(b->p->diags, b->r.old->loc[b->r.old->op[b->op].loc].loc, E_WEIGHT,
-                            "batch normalisation at %s: channel %lld folds to %g * x + %g, which is not finite",
-                            weight_of(b->r.old, b->op, GAMMA)->name, (long long)c, b->scale[c], b->shift[c]);
+            return yir_diag(
+                b->p->diags, b->r.old->loc[b->r.old->op[b->op].loc].loc, E_WEIGHT,
+                "batch normalisation at %s: channel %lld folds to %g * x + %g, which is not finite",
+                weight_of(b->r.old, b->op, GAMMA)->name, (long long)c, b->scale[c], b->shift[c]);
     }
     return 0;
 }
@@ -86,7 +89,8 @@ static const char *stem(struct yir_arena *a, const char *name)
     return n > cut && !strcmp(name + n - cut, ".weight") ? yir_strndup(a, name, n - cut) : name;
 }
 
-static yir_ref add_weight(struct fold *b, const char *base, const char *suffix, const struct yir_tdesc *d, const void *data)
+static yir_ref add_weight(struct fold *b, const char *base, const char *suffix, const struct yir_tdesc *d,
+                          const void *data)
 {
     struct yir_func *f = b->r.f;
     return yir_add_weight(f, pass_weight_name(f, stem(f->arena, base), suffix), yir_type_of(f->types, d),
@@ -104,7 +108,8 @@ static yir_ref scaled_weight(struct fold *b, const struct yir_weight *w)
     size_t n = (size_t)yir_numel(&d), row = n / (size_t)b->n;
     void *data = b->data ? yir_alloc_n(b->r.f->arena, n, yir_dtype_size(d.dtype)) : NULL;
     for (size_t i = 0; b->data && i < n; i++)
-        yir_dtype_store(d.dtype, data, i, b->scale[i / row] * (w ? yir_dtype_load(d.dtype, w->data, i) : 1.0));
+        yir_dtype_store(d.dtype, data, i,
+                        b->scale[i / row] * (w ? yir_dtype_load(d.dtype, w->data, i) : 1.0));
     return add_weight(b, w ? w->name : gamma->name, ".weight-folded", &d, data);
 }
 
@@ -112,7 +117,8 @@ static yir_ref scaled_weight(struct fold *b, const struct yir_weight *w)
 static yir_ref shifted_bias(struct fold *b, const struct yir_weight *w, const struct yir_weight *bias)
 {
     struct yir_types *t = b->r.f->types;
-    const struct yir_weight *beta = weight_of(b->r.old, b->op, BETA), *gamma = weight_of(b->r.old, b->op, GAMMA);
+    const struct yir_weight *beta = weight_of(b->r.old, b->op, BETA),
+                            *gamma = weight_of(b->r.old, b->op, GAMMA);
     const struct yir_tdesc *d = yir_tdesc(t, beta->type);
     void *data = b->data ? yir_alloc_n(b->r.f->arena, (size_t)b->n, yir_dtype_size(d->dtype)) : NULL;
     for (size_t c = 0; b->data && c < (size_t)b->n; c++) {
@@ -139,7 +145,8 @@ static int emit_folded(struct fold *b, uint32_t op, uint32_t conv)
     src[0] = pass_rebuild_src(&b->r, conv ? conv : op, 0);
     src[1] = scaled_weight(b, w);
     src[2] = shifted_bias(b, w, bias);
-    pass_rebuild_emit(&b->r, op, YIR_conv2d, src, 3, conv ? yir_attrs(f, conv) : &one);
+    uint32_t at = conv ? conv : op; /* whose origin the result has */
+    b->r.map[op] = pass_rebuild_emit(&b->r, at, YIR_conv2d, src, 3, conv ? yir_attrs(f, conv) : &one);
     return b->r.failed ? -1 : 0;
 }
 
@@ -147,7 +154,8 @@ int pass_foldbn(struct pass *p)
 {
     struct fold b = {.p = p, .uses = yir_uses(p->in, p->arena)};
     pass_rebuild_begin(&b.r, p);
-    bool *gone = yir_alloc_n(p->arena, p->in->nop, sizeof *gone); /* convolutions that a later batchnorm takes over */
+    bool *gone =
+        yir_alloc_n(p->arena, p->in->nop, sizeof *gone); /* convolutions that a later batchnorm takes over */
     for (uint32_t i = 1; i < p->in->nop; i++) gone[foldable(&b, i)] = true;
     for (uint32_t i = 1; i < p->in->nop; i++) {
         if (p->in->op[i].code == YIR_batchnorm) {

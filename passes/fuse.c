@@ -1,24 +1,28 @@
-/* Groups ops into kernels and decides which concats, slices and choices are views. A kernel is one stored value and the
- * ops computed in place on the way to it; the cost rules stand here and nowhere else:
+/* Groups ops into kernels and decides which concats, slices and choices are views. A kernel is one stored
+ * value and the ops computed in place on the way to it; the cost rules stand here and nowhere else:
  *
- *   - A slice along any axis but the batch is a view of its operand, an `either` a view of both of its operands.
- *   - A concat is a view: its operands are written side by side. An operand that can't live there (input, weight,
- *     output, slice, in another concat already) is copied. But a concat of few operands that a convolution or a
- *     point-wise op alone reads is instead computed where it is read when an operand would be copied, or does nothing
- *     but move elements itself (upsample, flatten): the reader then chooses the source by index, which is less traffic.
- *   - A point-wise op is the epilogue of what makes its operand, when nothing else reads that. It is never computed inside
- *     a window or a head, where each element would be computed several times.
+ *   - A slice along any axis but the batch is a view of its operand, an `either` a view of both of its
+ *     operands.
+ *   - A concat is a view: its operands are written side by side. An operand that can't live there (input,
+ *     weight, output, slice, in another concat already) is copied. But a concat of few operands that a
+ *     convolution or a point-wise op alone reads is instead computed where it is read when an operand would
+ *     be copied, or does nothing but move elements itself (upsample, flatten): the reader then chooses the
+ *     source by index, which is less traffic.
+ *   - A point-wise op is the epilogue of what makes its operand, when nothing else reads that. It is never
+ *     computed inside a window or a head, where each element would be computed several times.
  *   - An op that only moves elements is the prologue of its only reader.
- *   - A kernel has one main loop at most (convolution, pool, head), so no convolution is computed inside another.
+ *   - A kernel has one main loop at most (convolution, pool, head), so no convolution is computed inside
+ *     another.
  *
- * Needs the layout pass's promise that outputs are values of their own. Views get VIEW and no kernel, a kernel's last op
- * gets STORED; the ops of a kernel become neighbours, at the place of the last, so the order stays topological. */
+ * Needs the layout pass's promise that outputs are values of their own. Views get VIEW and no kernel, a
+ * kernel's last op gets STORED; the ops of a kernel become neighbours, at the place of the last, so the
+ * order stays topological. */
 #include "walk.h"
 
 enum {
-    MAX_OPS = 32,    /* of a kernel; emitters recurse this deep at most */
-    MAX_MEMS = 32,   /* operands of a kernel in memory */
-    MAX_CHOICES = 8  /* operands of a concat that is computed where it is read */
+    MAX_OPS = 32,   /* of a kernel; emitters recurse this deep at most */
+    MAX_MEMS = 32,  /* operands of a kernel in memory */
+    MAX_CHOICES = 8 /* operands of a concat that is computed where it is read */
 };
 
 struct size { /* of an op with all that is computed in place for it */
@@ -33,9 +37,9 @@ struct fuse {
     uint32_t *uses, *reader; /* of each value: readers, and the last op among them */
     bool *out;               /* is an output */
     bool *view;
-    bool *homed;             /* lives in a view */
-    bool *private;           /* nothing but the view reads what is homed in it, at any depth */
-    uint64_t *copied;        /* view: bit k: operand k is copied into it */
+    bool *homed;      /* lives in a view */
+    bool *private;    /* nothing but the view reads what is homed in it, at any depth */
+    uint64_t *copied; /* view: bit k: operand k is copied into it */
     bool *inlined;
     struct size *size;
 };
@@ -56,14 +60,15 @@ static void count_readers(struct fuse *u)
         if (yir_kind(f->output[i].ref) == YIR_VAL) u->out[yir_index(f->output[i].ref)] = true;
 }
 
-/* --- views -------------------------------------------------------------------------------------------------- */
+/* --- views ---------------------------------------------------------------------------------------------- */
 
-/* Whether an operand can live in the view `op`. In memory that is not always there (an output nobody asked for) or that
- * others write too (either), only what the view alone reads can. */
+/* Whether an operand can live in the view `op`. In memory that is not always there (an output nobody asked
+ * for) or that others write too (either), only what the view alone reads can. */
 static bool can_home(const struct fuse *u, uint32_t op, yir_ref x)
 {
     uint32_t v = yir_index(x);
-    if (yir_kind(x) != YIR_VAL || u->out[v] || u->homed[v] || (u->view[v] && u->f->op[v].code == YIR_slice)) return false;
+    if (yir_kind(x) != YIR_VAL || u->out[v] || u->homed[v] || (u->view[v] && u->f->op[v].code == YIR_slice))
+        return false;
     if (!u->out[op] && u->f->op[op].code != YIR_either) return true;
     return u->uses[v] == 1 && u->private[v];
 }
@@ -91,7 +96,8 @@ static bool read_by_choice(const struct fuse *u, uint32_t op)
     for (int k = 0; k < u->f->op[op].nsrc; k++) {
         yir_ref x = yir_src(u->f, op, k);
         if (!can_home(u, op, x)) return true;
-        if (class_of(u, yir_index(x)) == YIR_MOVE && !u->view[yir_index(x)] && u->uses[yir_index(x)] == 1) return true;
+        if (class_of(u, yir_index(x)) == YIR_MOVE && !u->view[yir_index(x)] && u->uses[yir_index(x)] == 1)
+            return true;
     }
     return false;
 }
@@ -108,7 +114,7 @@ static void choose_view(struct fuse *u, uint32_t op)
     }
 }
 
-/* --- kernels ------------------------------------------------------------------------------------------------ */
+/* --- kernels -------------------------------------------------------------------------------------------- */
 
 /* The value may be computed inside its only reader, as far as their classes go. */
 static bool may_inline(const struct fuse *u, uint32_t op, uint32_t reader)
@@ -116,7 +122,8 @@ static bool may_inline(const struct fuse *u, uint32_t op, uint32_t reader)
     if (!u->enabled || u->uses[op] != 1 || u->out[op] || u->view[op] || u->view[reader]) return false;
     switch (class_of(u, op)) {
     case YIR_MOVE:
-        return class_of(u, reader) != YIR_CONTRACT || yir_same(yir_src(u->f, reader, 0), yir_mkref(YIR_VAL, op));
+        return class_of(u, reader) != YIR_CONTRACT ||
+               yir_same(yir_src(u->f, reader, 0), yir_mkref(YIR_VAL, op));
     case YIR_EDGE: return false;
     default: return class_of(u, reader) == YIR_EW;
     }
@@ -139,8 +146,10 @@ static void take_operands(struct fuse *u, uint32_t op)
         for (int k = 0; k < o->nsrc; k++) {
             yir_ref x = yir_src(u->f, op, k);
             uint32_t v = yir_index(x);
-            if (yir_kind(x) != YIR_VAL || u->inlined[v] || !may_inline(u, v, op) || !fits(s, &u->size[v])) continue;
-            if (!best || u->size[v].loops > u->size[best].loops || (u->size[v].loops == u->size[best].loops && v > best))
+            if (yir_kind(x) != YIR_VAL || u->inlined[v] || !may_inline(u, v, op) || !fits(s, &u->size[v]))
+                continue;
+            if (!best || u->size[v].loops > u->size[best].loops ||
+                (u->size[v].loops == u->size[best].loops && v > best))
                 best = v;
         }
         if (!best) return;
@@ -151,7 +160,7 @@ static void take_operands(struct fuse *u, uint32_t op)
     }
 }
 
-/* --- the new function --------------------------------------------------------------------------------------- */
+/* --- the new function ----------------------------------------------------------------------------------- */
 
 static uint32_t add_kernel(struct yir_func *f)
 {
@@ -219,7 +228,8 @@ static int check_outputs(const struct fuse *u, struct pass *p)
         yir_ref x = u->f->output[i].ref;
         if (yir_kind(x) != YIR_VAL || u->uses[yir_index(x)] != 1)
             return yir_diag(p->diags, (struct yir_loc){0}, E_PASS,
-                            "fuse can't run here: the output %s is no value of its own, as layout makes it", u->f->output[i].name);
+                            "fuse can't run here: the output %s is no value of its own, as layout makes it",
+                            u->f->output[i].name);
     }
     return 0;
 }

@@ -1,5 +1,6 @@
-/* Gives the network a second way in: beside the normalised tensor `images`, the picture itself as bytes, `input_u8`.
- * Whichever the caller binds is used. Changes nothing when `input_u8` is there, or `images` is no batch of pictures. */
+/* Gives the network a second way in: beside the normalised tensor `images`, the picture itself as bytes,
+ * `input_u8`. Whichever the caller binds is used. Changes nothing when `input_u8` is there, or `images` is
+ * no batch of pictures. */
 #include "walk.h"
 
 #include <string.h>
@@ -10,7 +11,8 @@ static const struct yir_tdesc *picture_input(const struct yir_func *f, yir_ref *
     for (uint32_t i = 0; i < f->ninput; i++) {
         const struct yir_tdesc *d = yir_tdesc(f->types, f->input[i].type);
         if (!strcmp(f->input[i].name, "input_u8")) return NULL;
-        if (strcmp(f->input[i].name, "images") || d->rank != 4 || d->dim[1] != 3 || !yir_dtype_is_float(d->dtype))
+        if (strcmp(f->input[i].name, "images") || d->rank != 4 || d->dim[1] != 3 ||
+            !yir_dtype_is_float(d->dtype))
             continue;
         *out = yir_mkref(YIR_INP, i);
         found = d;

@@ -1,6 +1,7 @@
-/* Channels innermost inside the network: every map (rank 4) becomes NHWC, with casts where inputs and weights are read
- * as maps and where maps leave as outputs, which users get as NCHW. Each output becomes a value of its own, read by
- * nothing else, so that later passes can let it live in the caller's memory. Old casts between layouts vanish. */
+/* Channels innermost inside the network: every map (rank 4) becomes NHWC, with casts where inputs and
+ * weights are read as maps and where maps leave as outputs, which users get as NCHW. Each output becomes a
+ * value of its own, read by nothing else, so that later passes can let it live in the caller's memory. Old
+ * casts between layouts vanish. */
 #include "walk.h"
 
 struct layout {
@@ -112,7 +113,8 @@ int pass_layout(struct pass *p)
     }
     for (uint32_t i = 0; i < old->noutput; i++) {
         yir_ref x = old->output[i].ref;
-        yir_add_output(l.r.f, old->output[i].name, yir_kind(x) == YIR_VAL ? l.given[i] : outside(&l, x), old->output[i].layer);
+        yir_add_output(l.r.f, old->output[i].name, yir_kind(x) == YIR_VAL ? l.given[i] : outside(&l, x),
+                       old->output[i].layer);
     }
     return pass_rebuild_done(&l.r, p);
 }

@@ -39,7 +39,7 @@ void pass_opts_init(struct pass_opts *o)
 #endif
 }
 
-/* --- lists of names ----------------------------------------------------------------------------------------- */
+/* --- lists of names ------------------------------------------------------------------------------------- */
 
 /* The next name of a comma-joined list, its length in *len; NULL at the end. */
 static const char *next_name(const char **list, size_t *len)
@@ -64,7 +64,9 @@ static int report_unknown(struct yir_arena *a, struct yir_diags *d, const char *
     const char *names[YIR_COUNT(table)], *text = yir_strndup(a, name, len);
     for (size_t i = 0; i < YIR_COUNT(table); i++) names[i] = table[i].name;
     const char *near = yir_nearest(text, names, YIR_COUNT(table));
-    if (near) return yir_diag(d, (struct yir_loc){0}, E_PASS, "no pass is called '%s'; did you mean '%s'?", text, near);
+    if (near)
+        return yir_diag(d, (struct yir_loc){0}, E_PASS, "no pass is called '%s'; did you mean '%s'?", text,
+                        near);
     return yir_diag(d, (struct yir_loc){0}, E_PASS, "no pass is called '%s'", text);
 }
 
@@ -75,12 +77,13 @@ static int check_names(struct yir_arena *a, struct yir_diags *d, const char *lis
         const struct pass_info *info = find(s, len);
         if (!info) return report_unknown(a, d, s, len);
         if (optional && !info->optional)
-            return yir_diag(d, (struct yir_loc){0}, E_PASS, "%s can't be left out: later passes need it", info->name);
+            return yir_diag(d, (struct yir_loc){0}, E_PASS, "%s can't be left out: later passes need it",
+                            info->name);
     }
     return 0;
 }
 
-/* --- stages ------------------------------------------------------------------------------------------------- */
+/* --- stages --------------------------------------------------------------------------------------------- */
 
 static const unsigned stage_bits[] = {YIR_S_NOBN, YIR_S_LAYOUT, YIR_S_KERNELS, YIR_S_PLACES};
 
@@ -109,7 +112,7 @@ static unsigned stages_after(const struct pass_info *info, unsigned stages)
     return (stages & (info->needs | YIR_S_NOBN)) | info->gives;
 }
 
-/* --- running ------------------------------------------------------------------------------------------------ */
+/* --- running -------------------------------------------------------------------------------------------- */
 
 static double now_ms(void)
 {
@@ -170,7 +173,8 @@ struct yir_func *pass_run_all(struct yir_func *f, struct yir_diags *d, const str
     if (o->verify_each && yir_verify(f, 0)) return NULL;
     for (size_t i = 0; i < YIR_COUNT(table); i++) {
         const struct pass_info *info = &table[i];
-        bool skip = info->optional && (listed(o->skip, info->name) || (o->limit >= 0 && optional >= o->limit));
+        bool skip =
+            info->optional && (listed(o->skip, info->name) || (o->limit >= 0 && optional >= o->limit));
         optional += info->optional;
         if (skip) continue;
         YIR_ASSERT((info->needs & ~stages) == 0);
@@ -181,7 +185,8 @@ struct yir_func *pass_run_all(struct yir_func *f, struct yir_diags *d, const str
     return f;
 }
 
-struct yir_func *pass_run_named(struct yir_func *f, struct yir_diags *d, const char *names, const struct pass_opts *o)
+struct yir_func *pass_run_named(struct yir_func *f, struct yir_diags *d, const char *names,
+                                const struct pass_opts *o)
 {
     size_t len;
     if (check_opts(f->arena, d, o) || check_names(f->arena, d, names, false)) return NULL;
@@ -190,7 +195,8 @@ struct yir_func *pass_run_named(struct yir_func *f, struct yir_diags *d, const c
         const struct pass_info *info = find(s, len);
         unsigned stages = stages_of(f), missing = info->needs & ~stages;
         if (missing) {
-            yir_diag(d, (struct yir_loc){0}, E_PASS, "%s can't run here: it needs what %s does", info->name, giver(missing));
+            yir_diag(d, (struct yir_loc){0}, E_PASS, "%s can't run here: it needs what %s does", info->name,
+                     giver(missing));
             return NULL;
         }
         f = run_one(info, f, d, o, &stages);

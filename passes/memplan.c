@@ -1,7 +1,7 @@
-/* Offsets of the arena buffers. A buffer is live from the first kernel that writes it to the last that reads it, both
- * included and taken whole, so a kernel's output never lies over one of its inputs. Largest first, each goes into the
- * smallest gap it fits between those it lives together with. Steps that run only for some inputs or outputs count as
- * always run. Changes no op. */
+/* Offsets of the arena buffers. A buffer is live from the first kernel that writes it to the last that reads
+ * it, both included and taken whole, so a kernel's output never lies over one of its inputs. Largest first,
+ * each goes into the smallest gap it fits between those it lives together with. Steps that run only for some
+ * inputs or outputs count as always run. Changes no op. */
 #include "walk.h"
 
 #include <stdlib.h>
@@ -73,8 +73,8 @@ static uint32_t collect(const struct yir_func *f, struct life *life)
     return n;
 }
 
-/* Start of the smallest gap of at least l->bytes between the placed buffers, in order of their start, that live together
- * with l; behind them when there is none. */
+/* Start of the smallest gap of at least l->bytes between the placed buffers, in order of their start, that
+ * live together with l; behind them when there is none. */
 static uint64_t best_gap(const struct life *placed, uint32_t n, const struct life *l, bool reuse)
 {
     uint64_t end = 0, best = UINT64_MAX, least = UINT64_MAX;
@@ -109,8 +109,8 @@ static int place_lives(struct yir_func *f, struct pass *p)
         f->buf[life[i].buf].offset = life[i].begin;
         if (life[i].begin + life[i].bytes > size) size = life[i].begin + life[i].bytes;
         if (size > UINT64_C(1) << 50)
-            return yir_diag(p->diags, (struct yir_loc){0}, E_LIMIT, "the values of a batch of %d do not fit into memory",
-                            p->opts->max_batch);
+            return yir_diag(p->diags, (struct yir_loc){0}, E_LIMIT,
+                            "the values of a batch of %d do not fit into memory", p->opts->max_batch);
     }
     f->arena_size = size;
     return 0;
@@ -119,7 +119,8 @@ static int place_lives(struct yir_func *f, struct pass *p)
 int pass_memplan(struct pass *p)
 {
     if (!p->in->place && p->in->nop > 1)
-        return yir_diag(p->diags, (struct yir_loc){0}, E_PASS, "memplan can't run here: it needs what views does");
+        return yir_diag(p->diags, (struct yir_loc){0}, E_PASS,
+                        "memplan can't run here: it needs what views does");
     struct yir_func *f = yir_alloc(p->arena, sizeof *f);
     *f = *p->in;
     f->buf = yir_alloc_n(p->arena, f->nbuf, sizeof *f->buf);

@@ -1,7 +1,7 @@
-/* Local rewrites, keyed by the root op: the rows at the end. They are tried on each op as it is emitted again, until none
- * applies. Why it ends: a rule either removes the root, or replaces an operand of it by one nearer to the inputs, or
- * lessens the number of operands; none adds an op. The whole walk is repeated until it changes nothing, as an op removed
- * may have been the second reader that held a rule back. */
+/* Local rewrites, keyed by the root op: the rows at the end. They are tried on each op as it is emitted
+ * again, until none applies. Why it ends: a rule either removes the root, or replaces an operand of it by
+ * one nearer to the inputs, or lessens the number of operands; none adds an op. The whole walk is repeated
+ * until it changes nothing, as an op removed may have been the second reader that held a rule back. */
 #include "walk.h"
 
 #include <string.h>
@@ -99,7 +99,8 @@ static bool concat_of_slices(struct rewrite *w)
         int n = k + 1;
         for (; n < w->nsrc && end < dim_of(w, whole, axis); n++) {
             a = producer(w, n, YIR_slice);
-            if (!a || a->axis != axis || a->start != end || !yir_same(operand_of(w, w->src[n], 0), whole)) break;
+            if (!a || a->axis != axis || a->start != end || !yir_same(operand_of(w, w->src[n], 0), whole))
+                break;
             end += a->count;
         }
         if (end != dim_of(w, whole, axis)) continue;
@@ -153,7 +154,8 @@ static bool pad_nothing(struct rewrite *w)
 static bool cast_same(struct rewrite *w)
 {
     const struct yir_tdesc *d = yir_desc(w->r->f, w->src[0]);
-    return w->attr.cast.dtype == (int32_t)d->dtype && w->attr.cast.layout == (int32_t)d->layout && replace(w, w->src[0]);
+    return w->attr.cast.dtype == (int32_t)d->dtype && w->attr.cast.layout == (int32_t)d->layout &&
+           replace(w, w->src[0]);
 }
 
 /* The inner cast changes the layout alone. */
@@ -174,7 +176,8 @@ static bool factor_one(struct rewrite *w)
 static bool pool_one(struct rewrite *w)
 {
     const struct yir_a_pool *a = &w->attr.pool;
-    return a->kernel[0] == 1 && a->kernel[1] == 1 && a->stride[0] == 1 && a->stride[1] == 1 && replace(w, w->src[0]);
+    return a->kernel[0] == 1 && a->kernel[1] == 1 && a->stride[0] == 1 && a->stride[1] == 1 &&
+           replace(w, w->src[0]);
 }
 
 static bool either_same(struct rewrite *w)
@@ -192,23 +195,12 @@ static const struct rule {
     enum yir_code root;
     bool (*apply)(struct rewrite *w);
 } rules[] = {
-    {YIR_slice, slice_whole},
-    {YIR_slice, slice_of_slice},
-    {YIR_slice, slice_of_concat},
-    {YIR_concat, concat_of_one},
-    {YIR_concat, concat_of_slices},
-    {YIR_concat, concat_of_concat},
-    {YIR_conv2d, conv_of_pad},
-    {YIR_pad, pad_nothing},
-    {YIR_cast, cast_same},
-    {YIR_cast, cast_of_cast},
-    {YIR_upsample, factor_one},
-    {YIR_s2d, factor_one},
-    {YIR_maxpool, pool_one},
-    {YIR_avgpool, pool_one},
-    {YIR_either, either_same},
-    {YIR_relu, relu_of_relu},
-    {YIR_relu6, relu_of_relu},
+    {YIR_slice, slice_whole},    {YIR_slice, slice_of_slice},    {YIR_slice, slice_of_concat},
+    {YIR_concat, concat_of_one}, {YIR_concat, concat_of_slices}, {YIR_concat, concat_of_concat},
+    {YIR_conv2d, conv_of_pad},   {YIR_pad, pad_nothing},         {YIR_cast, cast_same},
+    {YIR_cast, cast_of_cast},    {YIR_upsample, factor_one},     {YIR_s2d, factor_one},
+    {YIR_maxpool, pool_one},     {YIR_avgpool, pool_one},        {YIR_either, either_same},
+    {YIR_relu, relu_of_relu},    {YIR_relu6, relu_of_relu},
 };
 
 static bool apply_one(struct rewrite *w)

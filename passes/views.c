@@ -1,7 +1,8 @@
-/* Buffers, and a place in one for every stored value and view. A value that lives in a view (concat, either) takes its
- * place from that, which stands later; a slice takes it from its operand, which stands earlier; every other value has a
- * buffer of its own, that of the caller when it is an output. Buffers 0 .. ninput-1 are the inputs, then come the outputs.
- * A buffer holds the images of the largest batch one after the other, so that batch b uses the first b. Changes no op. */
+/* Buffers, and a place in one for every stored value and view. A value that lives in a view (concat, either)
+ * takes its place from that, which stands later; a slice takes it from its operand, which stands earlier;
+ * every other value has a buffer of its own, that of the caller when it is an output. Buffers 0 .. ninput-1
+ * are the inputs, then come the outputs. A buffer holds the images of the largest batch one after the other,
+ * so that batch b uses the first b. Changes no op. */
 #include "walk.h"
 
 #include <string.h>
@@ -53,7 +54,8 @@ static uint32_t add_buf(struct views *v, enum yir_bufkind kind, uint32_t io, con
     struct yir_func *f = v->f;
     struct yir_buf b = {.kind = kind, .io = io};
     int64_t images = d->rank ? d->dim[0] : 1;
-    uint64_t image = (uint64_t)(yir_numel(d) / images) * yir_dtype_size(d->dtype); /* types hold up to 2^40 elements */
+    uint64_t image =
+        (uint64_t)(yir_numel(d) / images) * yir_dtype_size(d->dtype); /* types hold up to 2^40 elements */
     if (images < v->p->opts->max_batch) images = v->p->opts->max_batch;
     if (!yir_mul_u64(image, (uint64_t)images, &b.bytes)) b.bytes = UINT64_MAX;
     f->buf = yir_grow(f->arena, f->buf, &f->cap_buf, f->nbuf + 1u, sizeof *f->buf);
@@ -112,8 +114,8 @@ static int add_outputs(struct views *v)
         yir_ref x = f->output[i].ref;
         uint32_t op = yir_index(x);
         if (yir_kind(x) != YIR_VAL || v->home[op] || f->place[op].buf || is_slice_view(f, op))
-            return yir_diag(v->p->diags, (struct yir_loc){0}, E_PASS, "views: the output %s is no value of its own",
-                            f->output[i].name);
+            return yir_diag(v->p->diags, (struct yir_loc){0}, E_PASS,
+                            "views: the output %s is no value of its own", f->output[i].name);
         f->place[op].buf = add_buf(v, YIR_BUF_OUT, i, yir_desc(f, x));
     }
     return 0;
@@ -135,8 +137,8 @@ static int place_all(struct views *v)
     }
     for (uint32_t i = 0; i < f->nbuf; i++)
         if (f->buf[i].bytes > UINT64_C(1) << 50)
-            return yir_diag(v->p->diags, (struct yir_loc){0}, E_LIMIT, "the values of a batch of %d do not fit into memory",
-                            v->p->opts->max_batch);
+            return yir_diag(v->p->diags, (struct yir_loc){0}, E_LIMIT,
+                            "the values of a batch of %d do not fit into memory", v->p->opts->max_batch);
     return 0;
 }
 

@@ -29,7 +29,8 @@ static yir_ref add_weight(struct gen *g, enum yir_layout layout, int rank, const
 {
     struct yir_tdesc d = {.dtype = YIR_F32, .layout = layout, .rank = rank};
     for (int k = 0; k < rank; k++) d.dim[k] = dim[k];
-    return yir_add_weight(g->f, yir_format(g->f->arena, "w%u", g->f->nweight), yir_type_of(g->f->types, &d), NULL);
+    return yir_add_weight(g->f, yir_format(g->f->arena, "w%u", g->f->nweight), yir_type_of(g->f->types, &d),
+                          NULL);
 }
 
 /* Emits when the shapes fit and the result is small. */
@@ -115,7 +116,8 @@ static void try_move(struct gen *g)
     case 1: try_op(g, YIR_s2d, &x, 1, &(struct yir_a_factor){1 + pick(g, 2)}); break;
     case 2: try_op(g, YIR_flatten, &x, 1, NULL); break;
     case 3:
-        try_op(g, YIR_pad, &x, 1, &(struct yir_a_pad){{pick(g, 2), pick(g, 2), pick(g, 2), pick(g, 2)}, (float)pick(g, 2)});
+        try_op(g, YIR_pad, &x, 1,
+               &(struct yir_a_pad){{pick(g, 2), pick(g, 2), pick(g, 2), pick(g, 2)}, (float)pick(g, 2)});
         break;
     case 4: try_op(g, YIR_cast, &x, 1, &(struct yir_a_cast){YIR_F32, YIR_NCHW}); break;
     default: try_op(g, YIR_dfl_box, &x, 1, &(struct yir_a_box){1 + pick(g, 2), 8}); break;
@@ -141,16 +143,19 @@ static void add_outputs(struct gen *g)
 
 struct yir_func *randnet(struct yir_arena *a, struct yir_diags *d, uint64_t seed)
 {
-    static void (*const step[])(struct gen *) = {try_conv,   try_conv,  try_conv,  try_unary, try_unary, try_binary, try_binary,
-                                                 try_concat, try_split, try_slice, try_move,  try_move,  try_pool};
-    struct gen g = {.f = yir_func_new(a, yir_types_new(a), d, "random"), .state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1};
+    static void (*const step[])(struct gen *) = {try_conv,   try_conv,   try_conv,   try_unary, try_unary,
+                                                 try_binary, try_binary, try_concat, try_split, try_slice,
+                                                 try_move,   try_move,   try_pool};
+    struct gen g = {.f = yir_func_new(a, yir_types_new(a), d, "random"),
+                    .state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1};
     int64_t n = 1 + pick(&g, 2), h = 4 << pick(&g, 2);
     struct yir_tdesc t = {.dtype = YIR_F32, .layout = YIR_NCHW, .rank = 4, .dim = {n, 3, h, 4}};
     g.value[g.n++] = yir_add_input(g.f, "images", yir_type_of(g.f->types, &t));
     t.dim[1] = 8;
     g.value[g.n++] = yir_add_input(g.f, "x", yir_type_of(g.f->types, &t));
     int ops = 5 + pick(&g, 36);
-    for (int tries = 0; tries < 2000 && g.f->nop <= (uint32_t)ops; tries++) step[pick(&g, (int)YIR_COUNT(step))](&g);
+    for (int tries = 0; tries < 2000 && g.f->nop <= (uint32_t)ops; tries++)
+        step[pick(&g, (int)YIR_COUNT(step))](&g);
     add_outputs(&g);
     return g.f;
 }

@@ -1,4 +1,4 @@
-/* Random networks for property tests: small maps and rows, every op that passes rewrite, no two seeds alike. */
+/* Random networks for property tests: small maps and rows, the ops that passes rewrite, each seed its own. */
 #ifndef RANDNET_H
 #define RANDNET_H
 

@@ -22,7 +22,8 @@ static struct bench open_bench(void)
     return b;
 }
 
-static yir_ref weight(struct bench *b, const char *name, enum yir_dtype t, int rank, const int64_t *dim, const void *data)
+static yir_ref weight(struct bench *b, const char *name, enum yir_dtype t, int rank, const int64_t *dim,
+                      const void *data)
 {
     struct yir_tdesc d = {.dtype = t, .layout = rank == 4 ? YIR_OIHW : YIR_ROW, .rank = rank};
     memcpy(d.dim, dim, (size_t)rank * sizeof *dim);
@@ -41,8 +42,9 @@ static yir_ref input(struct bench *b, int64_t c)
 }
 
 enum { CO = 3, CI = 2, KERNEL = 4 };
-static const float conv_w[CO * CI * KERNEL] = {0.5f, -1.25f, 3e-3f, 7, 1e5f,  -1e-7f, 0.1f, 0.2f, -0.3f, 0.7f, 11, -13,
-                                               1,    2,      3,     4, 0.01f, 0.02f,  -5,   -6,   1e-3f, 9,    8,  0};
+static const float conv_w[CO * CI * KERNEL] = {0.5f,  -1.25f, 3e-3f, 7,   1e5f,  -1e-7f, 0.1f, 0.2f,
+                                               -0.3f, 0.7f,   11,    -13, 1,     2,      3,    4,
+                                               0.01f, 0.02f,  -5,    -6,  1e-3f, 9,      8,    0};
 static const float conv_b[CO] = {0.125f, -3, 1e-4f};
 static const float gamma_w[CO] = {1.5f, -0.25f, 1e-3f}, beta_w[CO] = {0.1f, 2, -7};
 static const float mean_w[CO] = {-0.5f, 1e3f, 0.33f}, var_w[CO] = {0.9f, 1e-6f, 123.4f};
@@ -84,10 +86,13 @@ static void check_conv(bool bias)
     cr_assert_eq(f->nop, 2);
     cr_assert_eq(f->nweight, 2);
     const float *w = data_of(f, "c.weight-folded"), *shift = data_of(f, "c.bias-folded");
-    for (int i = 0; i < CO * CI * KERNEL; i++) cr_assert_eq(w[i], (float)((double)conv_w[i] * scale(i / (CI * KERNEL))));
+    for (int i = 0; i < CO * CI * KERNEL; i++)
+        cr_assert_eq(w[i], (float)((double)conv_w[i] * scale(i / (CI * KERNEL))));
     for (int c = 0; c < CO; c++) {
-        double old = bias ? (double)conv_b[c] : 0, want = (old - (double)mean_w[c]) * scale(c) + (double)beta_w[c];
-        cr_assert_float_eq(shift[c], want, 1e-7 * (1 + fabs(want)), "%d: %.9g, not %.9g", c, (double)shift[c], want);
+        double old = bias ? (double)conv_b[c] : 0,
+               want = (old - (double)mean_w[c]) * scale(c) + (double)beta_w[c];
+        cr_assert_float_eq(shift[c], want, 1e-7 * (1 + fabs(want)), "%d: %.9g, not %.9g", c, (double)shift[c],
+                           want);
     }
     yir_arena_free(b.arena);
 }
@@ -127,9 +132,12 @@ Test(passes_fold, bad_statistics)
         float var;
         const char *error;
     } cases[] = {
-        {-1, "batch normalisation at bn.weight: channel 1 has variance + eps -0.999, where a finite and positive number is needed"},
-        {NAN, "batch normalisation at bn.weight: channel 1 has variance + eps nan, where a finite and positive number is needed"},
-        {INFINITY, "batch normalisation at bn.weight: channel 1 has variance + eps inf, where a finite and positive number is needed"},
+        {-1, "batch normalisation at bn.weight: channel 1 has variance + eps -0.999, where a finite and "
+             "positive number is needed"},
+        {NAN, "batch normalisation at bn.weight: channel 1 has variance + eps nan, where a finite and "
+              "positive number is needed"},
+        {INFINITY, "batch normalisation at bn.weight: channel 1 has variance + eps inf, where a finite and "
+                   "positive number is needed"},
     };
     for (size_t i = 0; i < YIR_COUNT(cases); i++) {
         struct bench b = open_bench();
@@ -170,11 +178,13 @@ Test(passes_fold, constants)
 {
     static const float a[] = {1, 2, 3, 4, 5, 6}, c[] = {10, 20, 30, 40, 50, 60};
     struct bench b = open_bench();
-    yir_ref x = weight(&b, "a", YIR_F32, 2, (int64_t[]){2, 3}, a), y = weight(&b, "c", YIR_F32, 2, (int64_t[]){2, 3}, c);
+    yir_ref x = weight(&b, "a", YIR_F32, 2, (int64_t[]){2, 3}, a),
+            y = weight(&b, "c", YIR_F32, 2, (int64_t[]){2, 3}, c);
     yir_ref sum = emit(&b, YIR_add, x, y, NULL), product = emit(&b, YIR_mul, sum, y, NULL);
     yir_ref wide = emit(&b, YIR_concat, product, x, &(struct yir_a_axis){1});
     yir_ref part = emit(&b, YIR_slice, wide, YIR_NONE, &(struct yir_a_slice){1, 2, 3});
-    yir_add_output(b.f, "y", emit(&b, YIR_cast, part, YIR_NONE, &(struct yir_a_cast){YIR_I32, YIR_ROW}), false);
+    yir_add_output(b.f, "y", emit(&b, YIR_cast, part, YIR_NONE, &(struct yir_a_cast){YIR_I32, YIR_ROW}),
+                   false);
     struct yir_func *f = pass_run_named(b.f, b.diags, "constfold,dce", &b.opts);
     cr_assert_not_null(f);
     cr_assert_eq(f->nop, 1);

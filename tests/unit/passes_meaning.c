@@ -1,5 +1,6 @@
-/* Whatever the passes do to random networks, every element of every output means the same afterwards: as an expression
- * over the inputs' elements, hashed. Batch normalisation, which makes new weights, is not among them. */
+/* Whatever the passes do to random networks, every element of every output means the same afterwards: as an
+ * expression over the inputs' elements, hashed. Batch normalisation, which makes new weights, is not among
+ * them. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -102,11 +103,12 @@ static uint64_t mean_conv(const struct element *e, const struct yir_a_conv *a)
 static uint64_t mean_pool(const struct element *e, const struct yir_a_pool *a, enum yir_code code)
 {
     uint64_t h = code, one = 0;
-    if (a->kernel[0] * a->kernel[1] == 1) return read_map(e, e->at[1], e->at[2] * a->stride[0], e->at[3] * a->stride[1], 0);
+    if (a->kernel[0] * a->kernel[1] == 1)
+        return read_map(e, e->at[1], e->at[2] * a->stride[0], e->at[3] * a->stride[1], 0);
     for (int64_t y = 0; y < a->kernel[0]; y++)
         for (int64_t x = 0; x < a->kernel[1]; x++) {
-            one = read_map(e, e->at[1], e->at[2] * a->stride[0] + y - a->pad[0], e->at[3] * a->stride[1] + x - a->pad[1],
-                           code == YIR_avgpool ? constant(0) : 0);
+            one = read_map(e, e->at[1], e->at[2] * a->stride[0] + y - a->pad[0],
+                           e->at[3] * a->stride[1] + x - a->pad[1], code == YIR_avgpool ? constant(0) : 0);
             if (one) h = mix(h, one);
         }
     return h;
@@ -137,9 +139,11 @@ static uint64_t mean_clamp(uint64_t x, enum yir_code code)
 
 static uint64_t mean_head(const struct element *e)
 {
-    uint64_t h = mix((uint64_t)e->at[1], (uint64_t)((const struct yir_a_box *)yir_attrs(e->m->f, e->op))->bins);
+    uint64_t h =
+        mix((uint64_t)e->at[1], (uint64_t)((const struct yir_a_box *)yir_attrs(e->m->f, e->op))->bins);
     const struct yir_tdesc *d = desc(e->m, e->op, 0);
-    for (int64_t c = 0; c < d->dim[1]; c++) h = mix(h, read_map(e, c, e->at[2] / d->dim[3], e->at[2] % d->dim[3], 0));
+    for (int64_t c = 0; c < d->dim[1]; c++)
+        h = mix(h, read_map(e, c, e->at[2] / d->dim[3], e->at[2] % d->dim[3], 0));
     return h;
 }
 
@@ -148,7 +152,8 @@ static uint64_t mean_element(const struct element *e)
     const void *attr = yir_attrs(e->m->f, e->op);
     enum yir_code code = (enum yir_code)e->m->f->op[e->op].code;
     const struct yir_a_pad *pad = attr;
-    int64_t f = code == YIR_upsample || code == YIR_s2d ? ((const struct yir_a_factor *)attr)->factor : 1, c = 0;
+    int64_t f = code == YIR_upsample || code == YIR_s2d ? ((const struct yir_a_factor *)attr)->factor : 1,
+            c = 0;
     switch (code) {
     case YIR_conv2d: return mean_conv(e, attr);
     case YIR_maxpool:
@@ -156,7 +161,8 @@ static uint64_t mean_element(const struct element *e)
     case YIR_concat: return mean_concat(e, ((const struct yir_a_axis *)attr)->axis);
     case YIR_slice: return mean_slice(e, attr);
     case YIR_upsample: return read_map(e, e->at[1], e->at[2] / f, e->at[3] / f, 0);
-    case YIR_pad: return read_map(e, e->at[1], e->at[2] - pad->pad[0], e->at[3] - pad->pad[1], constant(pad->value));
+    case YIR_pad:
+        return read_map(e, e->at[1], e->at[2] - pad->pad[0], e->at[3] - pad->pad[1], constant(pad->value));
     case YIR_s2d:
         c = desc(e->m, e->op, 0)->dim[1];
         return read_map(e, e->at[1] % c, e->at[2] * f + e->at[1] / c % f, e->at[3] * f + e->at[1] / c / f, 0);
@@ -212,11 +218,13 @@ static void check(uint64_t seed, const struct pass_opts *o)
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     struct yir_diags *d = yir_diags_new(a, NULL, NULL);
     struct yir_func *f = randnet(a, d, seed), *g = pass_run_all(f, d, o);
-    cr_assert_not_null(g, "network %llu: %s", (unsigned long long)seed, yir_diag_count(d) ? yir_diag_at(d, 0)->text : "");
+    cr_assert_not_null(g, "network %llu: %s", (unsigned long long)seed,
+                       yir_diag_count(d) ? yir_diag_at(d, 0)->text : "");
     const uint64_t *want = mean_outputs(f), *got = mean_outputs(g);
     cr_assert_eq(f->noutput, g->noutput);
     for (uint32_t i = 0; i < f->noutput; i++)
-        cr_assert_eq(want[i], got[i], "network %llu: output %u means something else", (unsigned long long)seed, i);
+        cr_assert_eq(want[i], got[i], "network %llu: output %u means something else",
+                     (unsigned long long)seed, i);
     yir_arena_free(a);
 }
 

@@ -1,6 +1,7 @@
-/* The memory plan of random networks, played through: each element that a kernel stores is marked in the memory it is
- * placed in, and every kernel must find the marks of what it reads, before and after it stores its own. Also: places lie
- * inside their buffers, live buffers do not overlap, the same network gives the same text. */
+/* The memory plan of random networks, played through: each element that a kernel stores is marked in the
+ * memory it is placed in, and every kernel must find the marks of what it reads, before and after it stores
+ * its own. Also: places lie inside their buffers, live buffers do not overlap, the same network gives the
+ * same text. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@ struct memory {
     uint64_t **buf; /* marks, one for each float of each buffer; those of the arena point into it */
 };
 
-/* The element `at` of a value is the element of what was stored: through views to the op, or input, behind them. */
+/* The element `at` of a value is the element of what was stored: through views to the op, or input, behind
+ * them. */
 static uint64_t mark_of(const struct yir_func *f, yir_ref r, const int64_t *index)
 {
     int64_t at[YIR_MAX_RANK];
@@ -94,7 +96,8 @@ static void play(const struct memory *m)
     for (uint32_t i = 0; i < f->ninput; i++)
         if (yir_tdesc(f->types, f->input[i].type)->dtype == YIR_F32) each(m, yir_mkref(YIR_INP, i), store);
     for (uint32_t i = 1, last; i < f->nop; i = last + 1) {
-        for (last = i; last + 1 < f->nop && f->op[i].kernel && f->op[last + 1].kernel == f->op[i].kernel;) last++;
+        for (last = i; last + 1 < f->nop && f->op[i].kernel && f->op[last + 1].kernel == f->op[i].kernel;)
+            last++;
         read_operands(m, i, last);
         if (f->op[last].flags & YIR_F_STORED) each(m, yir_mkref(YIR_VAL, last), store);
         read_operands(m, i, last);
@@ -112,7 +115,8 @@ static struct memory memory_of(const struct yir_func *f, struct yir_arena *a)
     for (uint32_t i = 0; i < f->nbuf; i++) {
         const struct yir_buf *b = &f->buf[i];
         cr_assert(b->kind != YIR_BUF_ARENA || b->offset + b->bytes <= f->arena_size);
-        m.buf[i] = b->kind == YIR_BUF_ARENA ? arena + b->offset / 4 : yir_alloc_n(a, b->bytes / 4, sizeof(uint64_t));
+        m.buf[i] =
+            b->kind == YIR_BUF_ARENA ? arena + b->offset / 4 : yir_alloc_n(a, b->bytes / 4, sizeof(uint64_t));
     }
     return m;
 }
@@ -161,7 +165,8 @@ static struct sizes check(uint64_t seed, const struct pass_opts *o)
 {
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     struct yir_diags *d = yir_diags_new(a, NULL, NULL);
-    struct yir_func *f = pass_run_all(randnet(a, d, seed), d, o), *g = pass_run_all(randnet(a, d, seed), d, o);
+    struct yir_func *f = pass_run_all(randnet(a, d, seed), d, o),
+                    *g = pass_run_all(randnet(a, d, seed), d, o);
     cr_assert(f && g, "network %llu", (unsigned long long)seed);
     cr_assert_str_eq(text_of(f), text_of(g));
     check_apart(f, o->reuse);
@@ -213,8 +218,8 @@ Test(passes_memory, close_to_the_least)
         sum.least += size.least;
         exact += size.planned == size.least;
     }
-    cr_assert_leq(sum.planned, sum.least + sum.least / 100, "%llu bytes, %llu needed", (unsigned long long)sum.planned,
-                  (unsigned long long)sum.least);
+    cr_assert_leq(sum.planned, sum.least + sum.least / 100, "%llu bytes, %llu needed",
+                  (unsigned long long)sum.planned, (unsigned long long)sum.least);
     cr_assert_geq(exact, NETWORKS * 95 / 100, "%d networks have the smallest plan possible", exact);
 }
 
@@ -242,7 +247,8 @@ Test(passes_memory, limits)
     cr_assert_not_null(f);
     uint32_t ops[256] = {0};
     for (uint32_t i = 1; i < f->nop; i++) cr_assert_leq(++ops[f->op[i].kernel], f->op[i].kernel ? 32 : 1);
-    cr_assert_eq(f->nkernel, 4 + 63 + 1, "%u kernels: four of the chain, copies of each operand but the first", f->nkernel);
+    cr_assert_eq(f->nkernel, 4 + 63 + 1,
+                 "%u kernels: four of the chain, copies of each operand but the first", f->nkernel);
     struct memory m = memory_of(f, a);
     play(&m);
     yir_arena_free(a);
