@@ -28,7 +28,7 @@ void ptwrite_ops(struct ptwrite *w, const char *ops)
 
 static void put_uint(struct yir_str *s, uint64_t v, unsigned bytes)
 {
-    for (unsigned i = 0; i < bytes; i++) yir_str_put(s, &(char){ (char)(v >> (8 * i)) }, 1);
+    for (; bytes > 0; bytes--, v /= 256) yir_str_put(s, &(char){ (char)(v % 256) }, 1);
 }
 
 void ptwrite_uint(struct ptwrite *w, uint64_t v, unsigned bytes)
