@@ -86,7 +86,7 @@ static yolort_status find_boxes(yolort_context *c, const struct frame *f, const 
              !yolort_nms((const float *)(const void *)at, f->rows, m->nc, m->head, opts, c->detect.nms.data,
                          out, capacity, count),
              "detect: bad options, or no room for boxes");
-    yolort_unletterbox(out, *count, &p, image->width, image->height);
+    yolort_unletterbox(out, *count, m->head, &p, image->width, image->height);
     return YOLORT_OK;
 }
 

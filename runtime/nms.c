@@ -234,10 +234,14 @@ static float to_source(float v, int pad, double scale, int side)
     return fmaxf(0, fminf(x, (float)side));
 }
 
-void yolort_unletterbox(yolort_detection *d, size_t n, const yolort_placement *p, int src_width,
+void yolort_unletterbox(yolort_detection *d, size_t n, yolort_head head, const yolort_placement *p, int src_width,
                         int src_height)
 {
+    yolort_placement again;
     if (!d || !p) return;
+    if (head == YOLORT_HEAD_FREE && !yolort_letterbox_plan(src_width, src_height, p->out_width, p->out_height,
+                                                           YOLORT_SQUARE, 1, 1, &again))
+        p = &again;
     for (size_t i = 0; i < n; i++) {
         d[i].x1 = to_source(d[i].x1, p->left, p->scale_x, src_width);
         d[i].y1 = to_source(d[i].y1, p->top, p->scale_y, src_height);

@@ -133,6 +133,6 @@ int cli_engine_detect(struct cli_engine *g, const struct cli_image *im, const yo
         s = yolort_nms(g->rows, g->nrow, g->info->nc, g->info->head, nms, g->work, g->found, g->capacity,
                        count);
     if (s == YOLORT_OK)
-        yolort_unletterbox(g->found, *count, p, im->width, im->height);
+        yolort_unletterbox(g->found, *count, g->info->head, p, im->width, im->height);
     return cli_runtime_check(s, g->info->model, yolort_error(g->context), e);
 }

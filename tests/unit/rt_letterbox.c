@@ -149,7 +149,7 @@ Test(rt_letterbox, back_to_source)
     yolort_placement p;
     yolort_detection d[] = {{.x1 = 80, .y1 = 0, .x2 = 560, .y2 = 640}, {.x1 = -5, .y1 = 320, .x2 = 900, .y2 = 352}};
     cr_assert_eq(yolort_letterbox_plan(810, 1080, 640, 640, YOLORT_SQUARE, 32, 1, &p), YOLORT_OK);
-    yolort_unletterbox(d, 2, &p, 810, 1080);
+    yolort_unletterbox(d, 2, YOLORT_HEAD_ANCHOR, &p, 810, 1080);
     cr_expect_float_eq(d[0].x1, 0, 1e-4);
     cr_expect_float_eq(d[0].x2, 810, 1e-4);
     cr_expect_float_eq(d[0].y2, 1080, 1e-4);
@@ -167,7 +167,22 @@ Test(rt_letterbox, back_from_topleft)
     cr_assert_eq(yolort_letterbox_plan(773, 512, 416, 416, YOLORT_TOPLEFT, 32, 1, &p), YOLORT_OK);
     cr_expect_eq(p.scale_x, 416.0 / 773);
     cr_expect_eq(p.scale_y, p.scale_x);
-    yolort_unletterbox(&d, 1, &p, 773, 512);
+    yolort_unletterbox(&d, 1, YOLORT_HEAD_X, &p, 773, 512);
     cr_expect_float_eq(d.x1, (float)(10 * 773 / 416.0), 1e-4);
     cr_expect_float_eq(d.y2, 512, 0);
+}
+
+/* A 161x97 picture in a rect input of 160x96: 160 columns wide, but the reference works out 159 from the input's size. */
+Test(rt_letterbox, back_as_the_predictor_does)
+{
+    yolort_placement p;
+    yolort_detection plain = {.x1 = 16, .y1 = 8, .x2 = 80, .y2 = 48}, again = plain;
+    cr_assert_eq(yolort_letterbox_plan(161, 97, 160, 160, YOLORT_RECT, 32, 1, &p), YOLORT_OK);
+    cr_assert_eq(p.out_width, 160);
+    cr_assert_eq(p.out_height, 96);
+    yolort_unletterbox(&plain, 1, YOLORT_HEAD_ANCHOR, &p, 161, 97);
+    yolort_unletterbox(&again, 1, YOLORT_HEAD_FREE, &p, 161, 97);
+    cr_expect_float_eq(plain.x2, (float)(80 * 161.0 / 160), 1e-4);
+    cr_expect_float_eq(again.x2, (float)(80 * 161.0 / 159), 1e-4);
+    cr_expect_float_eq(again.y2, (float)(48 * 97.0 / 96), 1e-4);
 }
