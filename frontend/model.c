@@ -66,9 +66,11 @@ static const char *type_text(struct fe_lower *l, const struct fe_module *m, int6
     return times > 1 ? yir_format(l->arena, "%s*%lld", name, (long long)times) : name;
 }
 
-static int check_head_place(struct fe_lower *l, const struct fe_row *row, const struct fe_module *m, bool last)
+static int check_place(struct fe_lower *l, const struct fe_row *row, const struct fe_module *m, bool last)
 {
     bool head = (m->flags & FE_M_HEAD) != 0;
+    if (row->nfrom > 1 && !(m->flags & (FE_M_HEAD | FE_M_JOINS)))
+        return fe_fail(l, E_FROM, "row %d: %s takes one input, not %d", row->index, row->module, row->nfrom);
     if (head && !last) return fe_fail_at(l, row->module_loc, E_ROW, "row %d: rows follow the head %s", row->index, row->module);
     if (!head && last) return fe_fail_at(l, row->module_loc, E_ROW, "row %d: the last row must be a head as Detect, not %s", row->index, row->module);
     return 0;
@@ -80,7 +82,7 @@ static void lower_row(struct network *n, const struct fe_row *row, const struct 
     struct fe_site s = { .nin = row->nfrom, .n = 1 };
     fe_enter(l, row->path, row->loc);
     s.module = fe_module_find(l, row->module_loc, row->module);
-    if (!s.module || check_head_place(l, row, s.module, last)) return;
+    if (!s.module || check_place(l, row, s.module, last)) return;
     yir_ref *in = yir_alloc_n(l->arena, (size_t)row->nfrom, sizeof *in);
     bool known = true;
     for (int i = 0; i < row->nfrom; i++) {

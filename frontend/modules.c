@@ -12,6 +12,7 @@ enum { MAX_CHANNELS = 65536, MAX_KERNEL = 255, MAX_INT = 1 << 20 };
 #define SCALED FE_M_SCALED
 #define REPEATS FE_M_REPEATS
 #define HEAD FE_M_HEAD
+#define JOINS FE_M_JOINS
 
 static const struct fe_module table[] = {
 #define MODULE(name, alias, dialects, flags, lowering, schema) { name, alias, dialects, flags, fe_low_##lowering, schema },

@@ -4,7 +4,7 @@
 
 #include "lower.h"
 
-enum { FE_M_SCALED = 1, FE_M_REPEATS = 2, FE_M_HEAD = 4 }; /* columns of modules.def */
+enum { FE_M_SCALED = 1, FE_M_REPEATS = 2, FE_M_HEAD = 4, FE_M_JOINS = 8 }; /* columns of modules.def */
 enum { FE_MAX_ARGS = 12 };
 
 struct fe_arg { /* an argument of a row, checked and typed as the module's schema says */

@@ -1,0 +1,184 @@
+/* The yaml reader: scalars as PyYAML types them, positions, what it refuses, and that size alone does no harm. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "frontend/model.h"
+
+struct reading {
+    struct yir_arena *arena;
+    struct yir_diags *diags;
+    const struct fe_value *root;
+};
+
+static struct reading read_text(const char *text, size_t len)
+{
+    struct reading r;
+    r.arena = yir_arena_new(NULL, NULL);
+    r.diags = yir_diags_new(r.arena, NULL, NULL);
+    r.root = fe_yaml_parse(r.arena, r.diags, "t.yaml", text, len);
+    return r;
+}
+
+static void expect_error(const char *text, enum yir_diag_id id, unsigned line, unsigned col)
+{
+    struct reading r = read_text(text, strlen(text));
+    cr_assert_null(r.root, "%s", text);
+    cr_assert_eq(yir_diag_errors(r.diags), 1, "%s", text);
+    const struct yir_diag *d = yir_diag_at(r.diags, 0);
+    cr_expect_eq(d->id, id, "%s: %s", text, d->rendered);
+    cr_expect(d->loc.line == line && d->loc.col == col, "%s: %s", text, d->rendered);
+    yir_arena_free(r.arena);
+}
+
+/* What PyYAML 6 makes of plain scalars. */
+Test(front_yaml, ints)
+{
+    static const struct {
+        const char *text;
+        int64_t value;
+    } rows[] = { { "0", 0 }, { "-0", 0 }, { "12", 12 }, { "-7", -7 }, { "+3", 3 }, { "010", 8 }, { "1_0", 10 }, { "0x10", 16 }, { "-0x1f", -31 },
+                 { "0b101", 5 }, { "0_7", 7 }, { "1:30", 90 }, { "-1:30:00", -5400 }, { "9223372036854775807", INT64_MAX } };
+    for (size_t i = 0; i < YIR_COUNT(rows); i++) {
+        struct reading r = read_text(rows[i].text, strlen(rows[i].text));
+        cr_assert_not_null(r.root);
+        cr_expect_eq(r.root->kind, FE_INT, "%s", rows[i].text);
+        cr_expect_eq(r.root->i, rows[i].value, "%s", rows[i].text);
+        yir_arena_free(r.arena);
+    }
+}
+
+Test(front_yaml, floats)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } rows[] = { { "0.33", 0.33 }, { "1.", 1 }, { ".5", 0.5 }, { "-2.5", -2.5 }, { "1.0e-3", 1e-3 }, { "1.5E+2", 150 }, { "08.5", 8.5 },
+                 { "1_0.5", 10.5 }, { "1:30.5", 90.5 }, { ".inf", INFINITY }, { "-.INF", -INFINITY } };
+    for (size_t i = 0; i < YIR_COUNT(rows); i++) {
+        struct reading r = read_text(rows[i].text, strlen(rows[i].text));
+        cr_assert_not_null(r.root);
+        cr_expect_eq(r.root->kind, FE_FLOAT, "%s", rows[i].text);
+        cr_expect_eq(r.root->f, rows[i].value, "%s", rows[i].text);
+        yir_arena_free(r.arena);
+    }
+}
+
+Test(front_yaml, words)
+{
+    static const struct {
+        const char *text;
+        enum fe_kind kind;
+    } rows[] = { { "~", FE_NONE }, { "null", FE_NONE }, { "NULL", FE_NONE }, { "yes", FE_BOOL }, { "Off", FE_BOOL }, { "TRUE", FE_BOOL },
+                 { "None", FE_STR }, { "nUll", FE_STR }, { "1e-3", FE_STR }, { "1.0e3", FE_STR }, { "08", FE_STR }, { "-.5", FE_STR },
+                 { "0o10", FE_STR }, { "y", FE_STR }, { "1,5", FE_STR }, { "_1", FE_STR }, { "0x", FE_STR }, { "1:60", FE_STR },
+                 { "nn.Upsample", FE_STR }, { "'12'", FE_STR }, { "\"yes\"", FE_STR }, { ".", FE_STR }, { "-", FE_LIST } };
+    for (size_t i = 0; i < YIR_COUNT(rows); i++) {
+        struct reading r = read_text(rows[i].text, strlen(rows[i].text));
+        cr_assert_not_null(r.root, "%s", rows[i].text);
+        cr_expect_eq(r.root->kind, rows[i].kind, "%s is of kind %d", rows[i].text, r.root->kind);
+        yir_arena_free(r.arena);
+    }
+}
+
+Test(front_yaml, structure_and_positions)
+{
+    static const char text[] = "nc: 3 # classes\nname: \"\xc3\xa4\xc3\xb6\", # two letters\n";
+    static const char rows[] = "a:\n  - [-1, 1, Conv, [64, 'x']]\n  - {1: one, two: 2}\n\xc3\xa4: [\xc3\xb6, p]\n";
+    struct reading r = read_text(rows, strlen(rows));
+    cr_assert_not_null(r.root);
+    const struct fe_value *a = fe_get(r.root, "a"), *row = a->item[0], *dict = a->item[1];
+    cr_expect(row->kind == FE_LIST && row->n == 4 && row->loc.line == 2 && row->loc.col == 5);
+    cr_expect(row->item[2]->kind == FE_STR && row->item[2]->loc.col == 13 && !row->item[2]->quoted);
+    cr_expect(row->item[3]->item[1]->quoted);
+    cr_expect(dict->kind == FE_DICT && dict->key[0]->kind == FE_INT && strcmp(dict->item[0]->s, "one") == 0);
+    const struct fe_value *list = fe_get(r.root, "\xc3\xa4");
+    cr_expect(list->item[1]->loc.line == 4 && list->item[1]->loc.col == 10, "column %u counts bytes", list->item[1]->loc.col);
+    yir_arena_free(r.arena);
+    r = read_text(text, strlen(text)); /* something after a quoted text */
+    cr_expect_null(r.root);
+    yir_arena_free(r.arena);
+}
+
+Test(front_yaml, refuses_features)
+{
+    expect_error("a: &x 1\n", E_YAML_FEATURE, 1, 4);
+    expect_error("a: [*x]\n", E_YAML_FEATURE, 1, 5);
+    expect_error("a: !!python/object:os.system x\n", E_YAML_FEATURE, 1, 4);
+    expect_error("b: 1\n<<: {a: 1}\n", E_YAML_FEATURE, 2, 1);
+    expect_error("a: 1\n---\nb: 2\n", E_YAML_FEATURE, 2, 1);
+    expect_error("%TAG ! tag:x,2000:\n---\na: 1\n", E_YAML_FEATURE, 1, 1);
+}
+
+Test(front_yaml, refuses_keys)
+{
+    expect_error("nc: 1\nb: 2\nnc: 3\n", E_YAML_KEY, 3, 1);
+    expect_error("1.5: a\n", E_YAML_KEY, 1, 1);
+    expect_error("on: a\n", E_YAML_KEY, 1, 1);
+    expect_error("[a]: b\n", E_YAML_KEY, 1, 1);
+    struct reading r = read_text("1: a\n'1': b\n", 12);
+    cr_expect_not_null(r.root, "an integer and a text are two keys");
+    yir_arena_free(r.arena);
+}
+
+Test(front_yaml, refuses_other_files)
+{
+    expect_error("<!DOCTYPE html><html>", E_KIND, 0, 0);
+    expect_error("", E_KIND, 0, 0);
+    expect_error("# nothing\n", E_KIND, 0, 0);
+    expect_error("a: [1, 2\n", E_YAML_SYNTAX, 2, 1);
+    expect_error("a: 99999999999999999999\n", E_LITERAL, 1, 4);
+    expect_error("a: \"x\\0y\"\n", E_YAML_SYNTAX, 1, 4);
+    struct reading r = read_text("a\0b", 3);
+    cr_expect_null(r.root);
+    yir_arena_free(r.arena);
+}
+
+/* n times a piece of text must be answered with an error, and soon: nothing in the reader may be quadratic. */
+static void expect_limit(const char *head, const char *piece, size_t n)
+{
+    size_t len = strlen(head), step = strlen(piece);
+    char *text = malloc(len + n * step + 1);
+    cr_assert_not_null(text);
+    memcpy(text, head, len + 1);
+    for (size_t i = 0; i < n; i++) memcpy(text + len + i * step, piece, step + 1);
+    clock_t start = clock();
+    struct reading r = read_text(text, len + n * step);
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    cr_expect_null(r.root, "%s...", piece);
+    cr_expect_lt(seconds, 5.0, "%s...: %.1f s", piece, seconds);
+    yir_arena_free(r.arena);
+    free(text);
+}
+
+Test(front_yaml, size_does_no_harm)
+{
+    expect_limit("", "[", 250000);
+    expect_limit("", "{", 250000);
+    expect_limit("", "- ", 250000);
+    expect_limit("", "? ", 250000);
+    expect_limit("", "a: ", 300000);
+    expect_limit("[", "[],", 300000);
+    expect_limit("[[[[[[[[[[[[[[[[[[[[[[[[", "a,", 400000);
+    expect_limit("a: ", "x", (1 << 20) + 1);
+    expect_limit("", "&a ", 300000);
+    expect_limit("", "---\n", 250000);
+    expect_limit("", "'", 999999);
+}
+
+Test(front_yaml, many_keys)
+{
+    struct yir_arena *a = yir_arena_new(NULL, NULL);
+    struct yir_str s = { .arena = a };
+    for (int i = 0; i < 20000; i++) yir_str_fmt(&s, "k%d: 1\n", i);
+    struct reading r = read_text(s.text, s.len);
+    cr_expect(r.root && r.root->n == 20000);
+    yir_arena_free(r.arena);
+    yir_str_fmt(&s, "k77: 2\n");
+    r = read_text(s.text, s.len);
+    cr_expect_null(r.root, "a key stands twice");
+    yir_arena_free(r.arena);
+    yir_arena_free(a);
+}
