@@ -35,8 +35,9 @@ static float *lay_out(const struct rows *r, yolort_head head, const float *obj)
     cr_assert(d);
     for (size_t i = 0; i < r->n; i++) {
         for (size_t k = 0; k < width; k++) {
-            float v = k < 4 ? r->box[4 * i + k] : r->score[nc * i + k - (width - nc)];
-            if (k == 4 && head != YOLORT_HEAD_FREE) v = obj ? obj[i] : 1;
+            float v = k < 4            ? r->box[4 * i + k]
+                      : k < width - nc ? (obj ? obj[i] : 1)
+                                       : r->score[nc * i + k - (width - nc)];
             d[head == YOLORT_HEAD_FREE ? k * r->n + i : i * width + k] = v;
         }
     }
