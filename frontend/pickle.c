@@ -598,6 +598,7 @@ struct fe_obj *fe_pickle_load(struct fe_pickle *p, const uint8_t *bytes, uint64_
     m.none = constant(p, FE_O_NONE, false);
     m.yes = constant(p, FE_O_BOOL, true);
     m.no = constant(p, FE_O_BOOL, false);
+    m.stack = yir_grow(p->a, NULL, &m.stack_cap, 16, sizeof *m.stack); /* pop_mark: NULL means failure, never an empty stack */
     for (uint64_t i = 0; !m.result; i++) {
         if (i == p->limits->max_ops) {
             FE_PICKLE_BAD(p, E_LIMIT, "the pickle has more than %llu operations", (unsigned long long)i);
