@@ -16,6 +16,7 @@ static const char passes[] =
     "gvn,instcombine<no-verify-fixpoint>,simplifycfg)";
 
 enum { MAX_THREADS = 64 };
+#define STACK ((size_t)16 << 20) /* LLVM recurses along chains of instructions */
 
 /* One distinct kernel; filled by one thread. Each has a module (and an object) of its own, so that neither
  * the number of threads nor the other kernels change its bytes. */
@@ -149,13 +150,17 @@ static void *worker(void *arg)
 static void run_jobs(struct work *w)
 {
     pthread_t thread[MAX_THREADS];
+    pthread_attr_t attr;
     sigset_t all, old;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     int n = 0, most = cpus < 1 ? 1 : cpus > MAX_THREADS ? MAX_THREADS : (int)cpus;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK);
     sigfillset(&all); /* signals are for the caller's threads */
     pthread_sigmask(SIG_BLOCK, &all, &old);
-    while (n + 1 < most && (uint32_t)n + 1 < w->njob && !pthread_create(&thread[n], NULL, worker, w)) n++;
+    while (n + 1 < most && (uint32_t)n + 1 < w->njob && !pthread_create(&thread[n], &attr, worker, w)) n++;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
     worker(w);
     while (n) pthread_join(thread[--n], NULL);
 }
