@@ -82,17 +82,33 @@ static int read_row(struct reader *r, const char *part, const struct fe_value *v
     return read_froms(r, v->item[0], row);
 }
 
+enum { ROWS_WRONG = -1, NO_ROWS = -2 };
+
 static int read_part(struct reader *r, const char *part)
 {
     const struct fe_value *rows = fe_get(r->desc->root, part);
-    if (!rows) return yir_diag(r->diags, r->desc->root->loc, E_YAML_KEY, "the key %s is missing", part);
-    if (rows->kind != FE_LIST)
-        return yir_diag(r->diags, rows->loc, E_YAML_KEY, "%s must be a list of rows, not %s", part, fe_describe(r->arena, rows));
-    if (rows->n > MAX_ROWS) return yir_diag(r->diags, rows->loc, E_LIMIT, "%s has more than %d rows", part, MAX_ROWS);
-    int rc = 0;
-    for (size_t i = 0; i < rows->n; i++)
-        if (read_row(r, part, rows->item[i])) rc = -1;
-    return rc;
+    if (!rows) {
+        yir_diag(r->diags, r->desc->root->loc, E_YAML_KEY, "the key %s is missing", part);
+    } else if (rows->kind != FE_LIST) {
+        yir_diag(r->diags, rows->loc, E_YAML_KEY, "%s must be a list of rows, not %s", part, fe_describe(r->arena, rows));
+    } else if (rows->n > MAX_ROWS) {
+        yir_diag(r->diags, rows->loc, E_LIMIT, "%s has more than %d rows", part, MAX_ROWS);
+    } else {
+        int rc = 0;
+        for (size_t i = 0; i < rows->n; i++)
+            if (read_row(r, part, rows->item[i])) rc = ROWS_WRONG;
+        return rc;
+    }
+    return NO_ROWS;
+}
+
+/* Mistakes of both parts are told at once; without a backbone the numbers in the head's `from` mean nothing. */
+static int read_parts(struct reader *r)
+{
+    int backbone = read_part(r, "backbone");
+    if (backbone == NO_ROWS) return -1;
+    int head = read_part(r, "head");
+    return backbone || head ? -1 : 0;
 }
 
 /* --- scales ------------------------------------------------------------------------------------------------- */
@@ -199,19 +215,21 @@ static int read_input(struct reader *r)
 }
 
 /* Anchors a level, as far as the channel rule needs to know; the head reads them in full. */
-static void count_anchors(struct fe_desc *d)
+static int64_t count_anchors(const struct fe_value *v)
 {
-    const struct fe_value *v = fe_get(d->root, "anchors");
-    if (!v || v->kind == FE_NONE) return;
-    if (v->kind == FE_INT) d->na = v->i;
-    if (v->kind == FE_LIST && v->n && v->item[0]->kind == FE_LIST) {
-        const struct fe_value *first = v->item[0];
-        size_t numbers = first->n;
-        if (first->n && first->item[0]->kind == FE_LIST) numbers *= first->item[0]->n;
-        d->na = (int64_t)numbers / 2;
-    }
-    if (!d->nrow || !d->row[d->nrow - 1].args) return;
-    d->anchors = in_list(d->row[d->nrow - 1].args, "anchors") || (d->row[d->nrow - 1].args->n > 1 && d->na);
+    if (!v || v->kind == FE_INT) return v ? v->i : 0;
+    if (v->kind != FE_LIST || !v->n || v->item[0]->kind != FE_LIST) return 0;
+    const struct fe_value *first = v->item[0];
+    size_t numbers = first->n;
+    if (first->n && first->item[0]->kind == FE_LIST) numbers *= first->item[0]->n;
+    return (int64_t)(numbers / 2);
+}
+
+static void find_anchors(struct fe_desc *d)
+{
+    const struct fe_value *args = d->nrow ? d->row[d->nrow - 1].args : NULL;
+    d->na = count_anchors(fe_get(d->root, "anchors"));
+    d->anchors = args && (in_list(args, "anchors") || (args->n > 1 && d->na));
 }
 
 static void warn_unknown_keys(struct reader *r)
@@ -238,15 +256,13 @@ int fe_describe_model(struct yir_arena *a, struct yir_diags *d, const struct fe_
     if (root->kind != FE_DICT)
         return yir_diag(d, root->loc, E_KIND, "this is no model description: it holds %s, not keys such as backbone and head",
                         fe_describe(a, root));
-    int rc = 0;
-    if (read_part(&r, "backbone")) rc = -1;
-    if (read_part(&r, "head")) rc = -1;
+    int rc = read_parts(&r);
     if (read_scales(&r)) rc = -1;
     if (read_count(&r, root, "nc", MAX_CLASSES, &out->nc)) rc = -1;
     if (read_count(&r, root, "channels", 1024, &out->ch) || read_count(&r, root, "ch", 1024, &out->ch)) rc = -1;
     if (read_count(&r, root, "reg_max", 1024, &out->reg_max)) rc = -1;
     if (read_activation(&r) || read_input(&r)) rc = -1;
-    count_anchors(out);
+    find_anchors(out);
     if (rc) return -1;
     if (!out->nrow) return yir_diag(d, root->loc, E_YAML_KEY, "backbone and head have no rows");
     warn_unknown_keys(&r);

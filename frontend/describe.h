@@ -29,7 +29,7 @@ struct fe_desc {
     int nscale;        /* at least 1 */
     int64_t nc;        /* 0: not given */
     int64_t ch, reg_max, na;
-    bool anchors;      /* the key is there, and the head's row names it */
+    bool anchors;      /* the head's row takes anchors */
     struct fe_act act;
     float input_div;
     bool input_bgr;

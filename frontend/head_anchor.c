@@ -74,7 +74,7 @@ static void count_anchors(struct anchors *a, int nl)
 static int from_yaml(struct fe_lower *l, const struct fe_value *v, int nl, struct anchors *a)
 {
     a->na = 0;
-    if (!v || v->kind == FE_NONE) return 0;
+    if (!v || v->kind == FE_NONE || (v->kind == FE_STR && strcmp(v->s, "anchors") == 0)) return 0; /* the key is missing */
     if (v->kind != FE_INT) return read_yaml_anchors(l, v, nl, a);
     if (v->i < 1 || v->i > MAX_ANCHORS) return fe_fail(l, E_ANCHORS, "anchors must be 1 to %d a level", MAX_ANCHORS);
     a->na = v->i;
@@ -120,7 +120,7 @@ static int settle_anchors(struct fe_lower *l, const struct fe_value *written, in
             fe_warn(l, W_DISAGREE, "the anchors in the weights are not those of the yaml; the weights decide");
         return 0;
     }
-    if (!yaml.na) return fe_fail(l, E_ANCHORS, "the head has no anchors: give them in the yaml");
+    if (!yaml.na) return fe_fail(l, E_ANCHORS, "the head has no anchors: the key anchors is missing");
     if (counted && l->weights)
         return fe_fail(l, E_ANCHORS, "the yaml only counts anchors (%lld a level) and %s does not hold them", (long long)yaml.na,
                        l->weights->path);
@@ -138,7 +138,7 @@ static int64_t anchor_count(struct fe_lower *l, const struct fe_value *written, 
     const struct fe_tensor *t = fe_tensor(l, "anchors");
     if (t && t->rank == 3 && t->dim[1] >= 1 && t->dim[1] <= MAX_ANCHORS) return t->dim[1];
     if (from_yaml(l, written, nl, &yaml)) return 0;
-    if (!yaml.na) fe_fail(l, E_ANCHORS, "the head has no anchors: give them in the yaml");
+    if (!yaml.na) fe_fail(l, E_ANCHORS, "the head has no anchors: the key anchors is missing");
     return yaml.na;
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Bounds of one network, against descriptions that unfold without end. */
-enum { MAX_UNITS = 200000, MAX_ATTR = 1 << 24 };
+enum { MAX_UNITS = 40000, MAX_ATTR = 1 << 24 };
 static const uint64_t MAX_ELEMENTS = UINT64_C(1) << 32;
 
 static struct fe_unit *new_unit(struct fe_lower *l, struct fe_unit *parent, const char *name)
@@ -358,7 +358,7 @@ static void warn_unused(struct fe_lower *l)
         if (!first) first = t->name;
         n++;
     }
-    if (n) fe_warn(l, W_UNUSED, "%zu tensors of %s are not used, the first is %s", n, l->weights->path, first);
+    if (n) fe_warn(l, W_UNUSED, "not used: %zu tensor%s, the first is %s", n, n == 1 ? "" : "s", first);
 }
 
 static void warn_nonfinite(struct fe_lower *l)
@@ -374,7 +374,8 @@ static void warn_nonfinite(struct fe_lower *l)
         bad += n;
     }
     if (bad)
-        fe_warn(l, W_NONFINITE, "%zu tensors hold %lld NaN or infinite values, the first is %s", tensors, (long long)bad, first);
+        fe_warn(l, W_NONFINITE, "NaN or infinite values: %lld in %zu tensor%s, the first is %s", (long long)bad, tensors,
+                tensors == 1 ? "" : "s", first);
 }
 
 void fe_lower_finish(struct fe_lower *l)
@@ -382,8 +383,8 @@ void fe_lower_finish(struct fe_lower *l)
     if (!l->data || !l->weights) return;
     l->row = (struct yir_loc){ l->weights->file, 0, 0 };
     if (l->nmisfit)
-        fe_warn(l, W_DISAGREE, "%zu weights have other shapes than the yaml gives them, the first is %s: expected %s, found %s",
-                l->nmisfit, l->first.name, l->first.expected, l->first.found);
+        fe_warn(l, W_DISAGREE, "%zu weight%s of other shape than the yaml gives, the first is %s: expected %s, found %s",
+                l->nmisfit, l->nmisfit == 1 ? "" : "s", l->first.name, l->first.expected, l->first.found);
     warn_unused(l);
     warn_nonfinite(l);
 }

@@ -50,7 +50,8 @@ struct fe_lower {
     double width, max_channels;
     const char **reported; /* module names that were complained of */
     size_t nreported, cap_reported;
-    int64_t rounded[2]; /* a channel count that was written, and what rounding up to 8 made of it */
+    int64_t rounded[2]; /* the first channel count that rounding up to 8 alone changed: as written, and the result */
+    struct yir_loc rounded_at;
     double stride[FE_MAX_LEVELS]; /* of the levels, from the build before; 0: to be computed */
     int64_t input_height;
 

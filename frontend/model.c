@@ -360,9 +360,10 @@ static void add_layer_outputs(struct fe_lower *l, const struct network *n, int n
 
 static void warn_rounding(const struct build *b, struct fe_lower *l)
 {
-    if (l->rounded[0] && !b->weights)
-        fe_warn(l, W_CHANGED, "channel counts are rounded up to multiples of 8: %lld becomes %lld", (long long)l->rounded[0],
-                (long long)l->rounded[1]);
+    if (!l->rounded[0] || b->weights) return;
+    l->row = l->rounded_at;
+    fe_warn(l, W_CHANGED, "channel counts are rounded up to multiples of 8: %lld becomes %lld", (long long)l->rounded[0],
+            (long long)l->rounded[1]);
 }
 
 static const struct fe_model *describe_result(const struct build *b, const struct fe_scale *scale, struct size size, struct fe_lower *l,

@@ -183,7 +183,7 @@ static bool take_value(struct fe_lower *l, struct fe_arg *a, const struct fe_val
 
 /* Channels after width: never more than max_channels before it, a multiple of 8 after it. In yolov5's rule the outputs
  * of an anchor head are exempt. */
-static int64_t scale_channels(struct fe_lower *l, int64_t c)
+static int64_t scale_channels(struct fe_lower *l, int64_t c, struct yir_loc loc)
 {
     if (l->dialect == FE_Y5 && l->na && c == l->na * (l->nc + 5)) return c;
     double capped = l->dialect == FE_Y5 ? (double)c : fmin((double)c, l->max_channels);
@@ -191,6 +191,7 @@ static int64_t scale_channels(struct fe_lower *l, int64_t c)
     if (l->width == 1 && capped == (double)c && scaled != c && !l->rounded[0]) {
         l->rounded[0] = c;
         l->rounded[1] = scaled;
+        l->rounded_at = loc;
     }
     return scaled < 8 ? 8 : scaled;
 }
@@ -215,7 +216,7 @@ static int bind_one(struct fe_lower *l, struct fe_site *s, const struct field *f
         return fe_fail_at(l, loc, E_ARGS, "%s: the argument %.*s must be %s, not %s", s->module->name, (int)f->len, f->name,
                           kind_text(f->kind), fe_describe(l->arena, v));
     }
-    if (f->kind == 'c' && (s->module->flags & FE_M_SCALED)) a->i[0] = scale_channels(l, a->i[0]);
+    if (f->kind == 'c' && (s->module->flags & FE_M_SCALED)) a->i[0] = scale_channels(l, a->i[0], v->loc);
     return 0;
 }
 
@@ -229,8 +230,8 @@ int fe_args_bind(struct fe_lower *l, struct fe_site *s, const struct fe_value *a
         if (bind_one(l, s, &f, args, k)) return -1;
     }
     if (args->n <= (size_t)s->narg) return 0;
-    return fe_fail_at(l, args->item[s->narg]->loc, E_ARGS, "%s takes at most %d arguments, not %zu", s->module->name, s->narg,
-                      args->n);
+    return fe_fail_at(l, args->item[s->narg]->loc, E_ARGS, "%s takes at most %d argument%s, not %zu", s->module->name, s->narg,
+                      s->narg == 1 ? "" : "s", args->n);
 }
 
 const struct fe_arg *fe_arg(const struct fe_site *s, const char *name)

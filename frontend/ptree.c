@@ -49,7 +49,7 @@ static const char *join(struct walk *w, const struct fe_obj *key)
         FE_PICKLE_BAD(w->p, E_PICKLE, "a module or tensor below '%s' has no proper name", w->path);
         return NULL;
     }
-    if (key->u.str.n > MAX_NAME - 1 - w->path_len) {
+    if (key->u.str.n > MAX_NAME || w->path_len + key->u.str.n + 1 > MAX_NAME) {
         FE_PICKLE_BAD(w->p, E_LIMIT, "a name of more than %d bytes below '%.80s'", MAX_NAME, w->path);
         return NULL;
     }

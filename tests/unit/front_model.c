@@ -454,7 +454,7 @@ Test(front_model, pruned_weights_decide)
     use_weights(&bench, small, "n", narrow_first);
     bench.opts.scale = "n";
     expect_built(&bench, small);
-    expect_warned(&bench, W_DISAGREE, "1 weights have other shapes than the yaml gives them, the first is model.0.conv.weight");
+    expect_warned(&bench, W_DISAGREE, "1 weight of other shape than the yaml gives, the first is model.0.conv.weight");
     yir_ref w = yir_find_weight(bench.model->func, "model.0.conv.weight");
     cr_expect_eq(yir_desc(bench.model->func, w)->dim[0], 10);
 }
@@ -503,7 +503,7 @@ Test(front_model, unused_weights)
     use_weights(&bench, small, "n", add_one);
     bench.opts.scale = "n";
     expect_built(&bench, small);
-    expect_warned(&bench, W_UNUSED, "1 tensors of made.safetensors are not used, the first is model.9.extra");
+    expect_warned(&bench, W_UNUSED, "not used: 1 tensor, the first is model.9.extra");
 }
 
 Test(front_model, values_that_are_no_numbers)
@@ -517,7 +517,7 @@ Test(front_model, values_that_are_no_numbers)
     }
     bench.opts.weights = finish_weights(&bench, &m);
     expect_built(&bench, small);
-    expect_warned(&bench, W_NONFINITE, "1 tensors hold 16 NaN or infinite values, the first is model.0.bn.bias");
+    expect_warned(&bench, W_NONFINITE, "NaN or infinite values: 16 in 1 tensor, the first is model.0.bn.bias");
 }
 
 /* A class branch of depthwise convolutions, as later families have it, is told by the names of its weights. */
