@@ -82,7 +82,7 @@ said 'detect'
 accepted 'conv2d' --list-ops
 accepted 'C2f' --list-modules
 accepted 'foldbn' --list-passes
-accepted '.' --explain E021
+refused 2 001 --explain E999
 accepted 'known' --explain E106
 accepted 'cpu' devices
 "$yoloc" >"$work/stdout" 2>"$work/stderr"
@@ -105,18 +105,18 @@ refused 1 '107|110' compile "$work/args.yaml" --weights rule -o "$work/out"
 printf 'nc: [3\n' >"$work/syntax.yaml"
 refused 1 101 compile "$work/syntax.yaml" --weights rule -o "$work/out"
 refused 1 108 compile models/yolov8.yaml --weights rule --scale q -o "$work/out"
-refused 1 '002|007|101|102|103' compile "$photos/chelsea.png" --weights rule -o "$work/out"
+refused 1 '007|101|102|103|203' compile "$photos/chelsea.png" --weights rule -o "$work/out"
 refused 2 001 compile
 refused 2 001 compile models/yolov8.yaml --weights rule --nc -3 -o "$work/out"
 refused 2 '001|113' compile models/yolov8.yaml --weights rule --imgsz 0 -o "$work/out"
-refused 1 402 compile models/yolov8.yaml --weights rule --scale n --imgsz 32 --target cpu:none -o "$work/out"
+refused 3 402 compile models/yolov8.yaml --weights rule --scale n --imgsz 32 --target cpu:none -o "$work/out"
 refused 1 002 compile models/yolov8.yaml --weights "$work/absent.pt" -o "$work/out"
-refused 1 '003' compile models/yolov3-tiny.yaml --weights rule --imgsz 32 -o "$work/no/folder/out"
+refused 3 003 compile models/yolov3-tiny.yaml --weights rule --imgsz 32 -o "$work/no/folder/out"
 
 # --- weights ---
 printf '<!DOCTYPE html>\n<html><body>404</body></html>\n' >"$work/page.pt"
 refused 1 '007|201|203' compile "$work/page.pt" -o "$work/out"
-said 'HTML'
+said 'web page|HTML'
 refused 1 '007|201|203' weights "$work/page.pt"
 : >"$work/empty.pt"
 refused 1 '007|201|203' compile "$work/empty.pt" -o "$work/out"
