@@ -348,7 +348,7 @@ static void exp_range(const struct cg_target *t)
         double e = exp(in[i]), ulps = fabs(out[i] - e) / ldexp(e, -23);
         if (ulps > worst) worst = ulps;
     }
-    cr_expect_lt(worst, 4, "%s: error of exp: %.2f", t->text, worst);
+    cr_expect_lt(worst, 2, "%s: error of exp: %.2f", t->text, worst);
 }
 
 Test(llvm_kernels, exp_range)
