@@ -234,13 +234,21 @@ static float to_source(float v, int pad, double scale, int side)
     return fmaxf(0, fminf(x, (float)side));
 }
 
-void yolort_unletterbox(yolort_detection *d, size_t n, yolort_head head, const yolort_placement *p, int src_width,
-                        int src_height)
+/* In the middle and as large as it can be: what a placement worked out again is bound to be. */
+static int is_centered(const yolort_placement *p)
+{
+    int room_x = p->left + p->right, room_y = p->top + p->bottom;
+    return p->right - p->left <= 1 && p->bottom - p->top <= 1 && (!room_x || !room_y);
+}
+
+void yolort_unletterbox(yolort_detection *d, size_t n, yolort_head head, const yolort_placement *p,
+                        int src_width, int src_height)
 {
     yolort_placement again;
     if (!d || !p) return;
-    if (head == YOLORT_HEAD_FREE && !yolort_letterbox_plan(src_width, src_height, p->out_width, p->out_height,
-                                                           YOLORT_SQUARE, 1, 1, &again))
+    if (head == YOLORT_HEAD_FREE && is_centered(p) &&
+        !yolort_letterbox_plan(src_width, src_height, p->out_width, p->out_height, YOLORT_SQUARE, 1, 1,
+                               &again))
         p = &again;
     for (size_t i = 0; i < n; i++) {
         d[i].x1 = to_source(d[i].x1, p->left, p->scale_x, src_width);

@@ -209,11 +209,12 @@ YOLORT_API yolort_status yolort_nms(const float *data, size_t rows, int nc, yolo
                                     const yolort_nms_opts *opts, void *work, yolort_detection *out, size_t capacity,
                                     size_t *count);
 
-/* Boxes of letterboxed pixels back to source pixels, clipped to [0, width] x [0, height]. For YOLORT_HEAD_FREE the placement is
- * worked out again from the size of the network's input alone, as Ultralytics' predictor does: in a RECT input that rounding
- * made exactly as high as the picture, its scale is then the other axis', and boxes come out up to a pixel apart. */
-YOLORT_API void yolort_unletterbox(yolort_detection *d, size_t n, yolort_head head, const yolort_placement *p, int src_width,
-                                   int src_height);
+/* Boxes of letterboxed pixels back to source pixels, clipped to [0, width] x [0, height]. For YOLORT_HEAD_FREE a
+ * placement in the middle is worked out again from the size of the network's input alone, as Ultralytics' predictor
+ * does: in a RECT input that rounding made exactly as high as the picture, its scale is then the other axis', and boxes
+ * come out up to a pixel apart. */
+YOLORT_API void yolort_unletterbox(yolort_detection *d, size_t n, yolort_head head, const yolort_placement *p,
+                                   int src_width, int src_height);
 
 /* Image in, boxes out: letterbox (mode of the module) into the context's own input, run, NMS, source pixels. n images
  * (1 .. max_batch); out holds n * capacity entries, image i at out + i * capacity; counts[i] entries are valid.

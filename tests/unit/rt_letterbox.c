@@ -186,3 +186,20 @@ Test(rt_letterbox, back_as_the_predictor_does)
     cr_expect_float_eq(again.x2, (float)(80 * 161.0 / 159), 1e-4);
     cr_expect_float_eq(again.y2, (float)(48 * 97.0 / 96), 1e-4);
 }
+
+/* What a predictor could not have worked out is taken as it is: top-left, and a small picture that was not enlarged. */
+Test(rt_letterbox, back_from_other_placements)
+{
+    const yolort_letterbox_mode mode[] = {YOLORT_TOPLEFT, YOLORT_SQUARE, YOLORT_RECT};
+    for (int i = 0; i < 3; i++) {
+        yolort_placement p;
+        cr_assert_eq(yolort_letterbox_plan(40, 20, 160, 160, mode[i], 32, i == 0, &p), YOLORT_OK);
+        float x = (float)(p.left + 10 * p.scale_x), y = (float)(p.top + 5 * p.scale_y);
+        yolort_detection d = {.x1 = x, .y1 = y, .x2 = x + (float)p.scale_x, .y2 = y + (float)p.scale_y};
+        yolort_unletterbox(&d, 1, YOLORT_HEAD_FREE, &p, 40, 20);
+        cr_expect_float_eq(d.x1, 10, 1e-4);
+        cr_expect_float_eq(d.y1, 5, 1e-4);
+        cr_expect_float_eq(d.x2, 11, 1e-4);
+        cr_expect_float_eq(d.y2, 6, 1e-4);
+    }
+}
