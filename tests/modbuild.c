@@ -239,6 +239,7 @@ static uint32_t list_parts(struct modbuild *b, const uint8_t *blob, struct part 
             p.index = t;
             if (p.kind == YM_TARGET) p.bytes = &b->target[t];
             p.size -= b->cut >> p.kind & 1;
+            if (b->empty >> p.kind & 1) p.size = 0;
             part[n++] = p;
         }
     }

@@ -48,6 +48,7 @@ struct modbuild {
     uint32_t nstrings;
     uint32_t without; /* bit k: no section of kind k */
     uint32_t cut;     /* bit k: one byte short */
+    uint32_t empty;   /* bit k: no bytes */
 };
 
 /*
