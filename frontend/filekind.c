@@ -74,8 +74,11 @@ static bool is_text(const uint8_t *p, size_t len)
 
 enum fe_filekind fe_filekind_of(const uint8_t *p, size_t len, const char **what)
 {
+    static const uint8_t zeros[4] = { 0 };
     size_t blanks = skip_blanks(p, len);
     *what = "";
+    /* First of all: the low byte of a header's size may be that of any other kind. */
+    if (len >= 9 && p[8] == '{' && memcmp(p + 4, zeros, 4) == 0) return FE_FILE_SAFETENSORS;
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         if (!fits(&rows[i], p, len, blanks)) continue;
         *what = rows[i].what;
