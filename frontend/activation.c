@@ -9,19 +9,19 @@ static const struct row {
     const char *parameter;
     float value;
 } rows[] = {
-    { "SiLU", YIR_silu, NULL, 0 },
-    { "Swish", YIR_silu, NULL, 0 },
-    { "ReLU", YIR_relu, NULL, 0 },
-    { "ReLU6", YIR_relu6, NULL, 0 },
-    { "LeakyReLU", YIR_leaky, "negative_slope", 0.01f },
-    { "Sigmoid", YIR_sigmoid, NULL, 0 },
-    { "Hardswish", YIR_hardswish, NULL, 0 },
-    { "Hardsigmoid", YIR_hardsigmoid, NULL, 0 },
-    { "Tanh", YIR_tanh, NULL, 0 },
-    { "GELU", YIR_gelu, NULL, 0 },
-    { "Mish", YIR_mish, NULL, 0 },
-    { "ELU", YIR_elu, "alpha", 1.0f },
-    { "Identity", YIR_NOP, NULL, 0 },
+    {"SiLU", YIR_silu, NULL, 0},
+    {"Swish", YIR_silu, NULL, 0},
+    {"ReLU", YIR_relu, NULL, 0},
+    {"ReLU6", YIR_relu6, NULL, 0},
+    {"LeakyReLU", YIR_leaky, "negative_slope", 0.01f},
+    {"Sigmoid", YIR_sigmoid, NULL, 0},
+    {"Hardswish", YIR_hardswish, NULL, 0},
+    {"Hardsigmoid", YIR_hardsigmoid, NULL, 0},
+    {"Tanh", YIR_tanh, NULL, 0},
+    {"GELU", YIR_gelu, NULL, 0},
+    {"Mish", YIR_mish, NULL, 0},
+    {"ELU", YIR_elu, "alpha", 1.0f},
+    {"Identity", YIR_NOP, NULL, 0},
 };
 
 static const struct row *find_row(const char *name, size_t len)
@@ -34,14 +34,16 @@ static const struct row *find_row(const char *name, size_t len)
 static int report_unknown(struct yir_diags *d, struct yir_loc loc, const char *name)
 {
     const char *names[YIR_COUNT(rows)];
-    for (size_t i = 0; i < YIR_COUNT(rows); i++) names[i] = rows[i].name;
+    for (size_t i = 0; i < YIR_COUNT(rows); i++)
+        names[i] = rows[i].name;
     const char *near = yir_nearest(name, names, YIR_COUNT(rows));
     if (near) return yir_diag(d, loc, E_ACTIVATION, "unknown activation %s; did you mean %s?", name, near);
     return yir_diag(d, loc, E_ACTIVATION, "unknown activation %s", name);
 }
 
 /* One argument, "0.1", "negative_slope=0.1" or "inplace=True". Positional ones fill the parameter first. */
-static bool take_argument(struct yir_arena *a, struct yir_loc loc, const struct row *r, const char *text, struct fe_act *out)
+static bool take_argument(struct yir_arena *a, struct yir_loc loc, const struct row *r, const char *text,
+                          struct fe_act *out)
 {
     const char *eq = strchr(text, '=');
     const struct fe_value *v = fe_literal(a, eq ? eq + 1 : text, loc);
@@ -55,7 +57,8 @@ static bool take_argument(struct yir_arena *a, struct yir_loc loc, const struct 
     return true;
 }
 
-int fe_act_parse(struct yir_arena *a, struct yir_diags *d, struct yir_loc loc, const char *text, struct fe_act *out)
+int fe_act_parse(struct yir_arena *a, struct yir_diags *d, struct yir_loc loc, const char *text,
+                 struct fe_act *out)
 {
     const char *s = text + strspn(text, " ");
     if (strncmp(s, "torch.", 6) == 0) s += 6;
@@ -63,12 +66,13 @@ int fe_act_parse(struct yir_arena *a, struct yir_diags *d, struct yir_loc loc, c
     size_t n = strcspn(s, "( ");
     const struct row *r = find_row(s, n);
     if (!r) return report_unknown(d, loc, yir_strndup(a, s, n));
-    *out = (struct fe_act){ r->op, r->value };
+    *out = (struct fe_act){r->op, r->value};
     s += n;
     if (!*s) return 0;
     size_t close = strcspn(s, ")");
     if (*s != '(' || s[close] != ')' || s[close + 1 + strspn(s + close + 1, " ")])
-        return yir_diag(d, loc, E_ACTIVATION, "an activation is written as nn.%s() or nn.LeakyReLU(0.1), not %s", r->name, text);
+        return yir_diag(d, loc, E_ACTIVATION,
+                        "an activation is written as nn.%s() or nn.LeakyReLU(0.1), not %s", r->name, text);
     char *args = yir_strndup(a, s + 1, close - 1), *rest = args;
     for (char *one; (one = strsep(&rest, ",")) != NULL;) {
         one += strspn(one, " ");
@@ -78,17 +82,20 @@ int fe_act_parse(struct yir_arena *a, struct yir_diags *d, struct yir_loc loc, c
     return 0;
 }
 
-int fe_act_node(struct yir_diags *d, struct yir_loc loc, const char *path, const struct fe_node *n, struct fe_act *out)
+int fe_act_node(struct yir_diags *d, struct yir_loc loc, const char *path, const struct fe_node *n,
+                struct fe_act *out)
 {
     const struct row *r = find_row(n->class_name, strlen(n->class_name));
     if (!r)
-        return yir_diag(d, loc, E_ACTIVATION, "%s.%s: the weights hold an activation of class %s, which is not known", path,
+        return yir_diag(d, loc, E_ACTIVATION,
+                        "%s.%s: the weights hold an activation of class %s, which is not known", path,
                         n->name, n->class_path);
     const struct fe_value *approximate = fe_node_attr(n, "approximate");
     if (approximate && approximate->kind == FE_STR && strcmp(approximate->s, "none") != 0)
-        return yir_diag(d, loc, E_ACTIVATION, "%s.%s: GELU by the %s formula is not supported", path, n->name, approximate->s);
+        return yir_diag(d, loc, E_ACTIVATION, "%s.%s: GELU by the %s formula is not supported", path, n->name,
+                        approximate->s);
     double value = r->value;
     if (r->parameter) fe_as_float(fe_node_attr(n, r->parameter), &value);
-    *out = (struct fe_act){ r->op, (float)value };
+    *out = (struct fe_act){r->op, (float)value};
     return 0;
 }

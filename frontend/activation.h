@@ -11,9 +11,11 @@ struct fe_act {
 };
 
 /* "nn.LeakyReLU(0.1)", "torch.nn.SiLU(inplace=True)", "ReLU". -1 after reporting E_ACTIVATION at loc. */
-int fe_act_parse(struct yir_arena *a, struct yir_diags *d, struct yir_loc loc, const char *text, struct fe_act *out);
+int fe_act_parse(struct yir_arena *a, struct yir_diags *d, struct yir_loc loc, const char *text,
+                 struct fe_act *out);
 
 /* From a pickled module. -1 after reporting. */
-int fe_act_node(struct yir_diags *d, struct yir_loc loc, const char *path, const struct fe_node *n, struct fe_act *out);
+int fe_act_node(struct yir_diags *d, struct yir_loc loc, const char *path, const struct fe_node *n,
+                struct fe_act *out);
 
 #endif

@@ -2,11 +2,12 @@
 
 #include <string.h>
 
-const struct fe_act fe_act_none = { YIR_NOP, 0 };
+const struct fe_act fe_act_none = {YIR_NOP, 0};
 
 struct fe_conv fe_conv_of(struct fe_lower *l, int64_t c2, int64_t k, int64_t s)
 {
-    return (struct fe_conv){ .c2 = c2, .k = { k, k }, .s = { s, s }, .p = { FE_AUTO, FE_AUTO }, .d = 1, .g = 1, .act = l->act };
+    return (struct fe_conv){
+        .c2 = c2, .k = {k, k}, .s = {s, s}, .p = {FE_AUTO, FE_AUTO}, .d = 1, .g = 1, .act = l->act};
 }
 
 static int64_t gcd(int64_t a, int64_t b)
@@ -25,8 +26,8 @@ static int check_groups(struct fe_lower *l, int64_t c1, int64_t c2, int64_t g)
     if (mode && mode->kind == FE_STR && strcmp(mode->s, "zeros") != 0)
         return fe_fail(l, E_UNSUPPORTED, "%s: the padding mode %s is not supported", l->at->path, mode->s);
     if (g > 0 && c1 % g == 0 && c2 % g == 0) return 0;
-    return fe_fail(l, E_ARGS, "%s: %lld channels in and %lld out do not divide into %lld groups", l->at->path, (long long)c1,
-                   (long long)c2, (long long)g);
+    return fe_fail(l, E_ARGS, "%s: %lld channels in and %lld out do not divide into %lld groups", l->at->path,
+                   (long long)c1, (long long)c2, (long long)g);
 }
 
 yir_ref fe_conv2d(struct fe_lower *l, yir_ref x, const struct fe_conv *c, bool bias)
@@ -37,13 +38,14 @@ yir_ref fe_conv2d(struct fe_lower *l, yir_ref x, const struct fe_conv *c, bool b
     int64_t g = c->g == FE_DEPTHWISE ? gcd(c1, c2) : c->g;
     if (l->data) g = fe_int(l, "groups", 0, g);
     if (check_groups(l, c1, c2, g)) return YIR_NONE;
-    int64_t dim[4] = { c->c2, c1 / g, c->k[0], c->k[1] };
-    yir_ref src[3] = { x, fe_weight(l, "weight", dim, 4, FE_W_SOFT0 | FE_W_SOFT0 << 2 | FE_W_SOFT0 << 3) };
+    int64_t dim[4] = {c->c2, c1 / g, c->k[0], c->k[1]};
+    yir_ref src[3] = {x, fe_weight(l, "weight", dim, 4, FE_W_SOFT0 | FE_W_SOFT0 << 2 | FE_W_SOFT0 << 3)};
     if (yir_kind(src[1]) == YIR_NIL) return YIR_NONE;
     const int64_t *w = yir_desc(l->func, src[1])->dim;
-    struct yir_a_conv a = { .groups = (int32_t)g };
+    struct yir_a_conv a = {.groups = (int32_t)g};
     for (int i = 0; i < 2; i++) {
-        int64_t d = fe_int(l, "dilation", i, c->d), p = c->p[i] == FE_AUTO ? (d * (w[2 + i] - 1) + 1) / 2 : c->p[i];
+        int64_t d = fe_int(l, "dilation", i, c->d),
+                p = c->p[i] == FE_AUTO ? (d * (w[2 + i] - 1) + 1) / 2 : c->p[i];
         a.dil[i] = (int32_t)d;
         a.stride[i] = (int32_t)fe_int(l, "stride", i, c->s[i]);
         a.pad[i] = a.pad[i + 2] = (int32_t)fe_int(l, "padding", i, p);
@@ -58,8 +60,8 @@ yir_ref fe_batchnorm(struct fe_lower *l, const char *child, yir_ref x)
     if (yir_kind(x) == YIR_NIL) return YIR_NONE;
     int64_t c = fe_channels(l, x);
     fe_child(l, child);
-    struct yir_a_eps a = { (float)fe_float(l, "eps", l->eps) };
-    yir_ref src[5] = { x };
+    struct yir_a_eps a = {(float)fe_float(l, "eps", l->eps)};
+    yir_ref src[5] = {x};
     src[1] = fe_weight(l, "weight", &c, 1, 0);
     src[2] = fe_weight(l, "bias", &c, 1, 0);
     src[3] = fe_weight(l, "running_mean", &c, 1, FE_W_BUFFER);
@@ -77,7 +79,7 @@ yir_ref fe_activate(struct fe_lower *l, yir_ref x, struct fe_act act)
     fe_leave(l);
     if (n && fe_act_node(l->diags, l->row, l->at->path, n, &act)) l->failed = true;
     if (act.op == YIR_NOP) return x;
-    struct yir_a_slope slope = { act.slope };
+    struct yir_a_slope slope = {act.slope};
     return fe_op(l, act.op, &x, 1, yir_opinfo(act.op)->nattr ? &slope : NULL);
 }
 
@@ -101,27 +103,29 @@ yir_ref fe_conv(struct fe_lower *l, const char *child, yir_ref x, struct fe_conv
 
 yir_ref fe_add(struct fe_lower *l, yir_ref a, yir_ref b)
 {
-    return fe_op(l, YIR_add, (yir_ref[]){ a, b }, 2, NULL);
+    return fe_op(l, YIR_add, (yir_ref[]){a, b}, 2, NULL);
 }
 
 yir_ref fe_concat(struct fe_lower *l, const yir_ref *x, int n, int axis)
 {
     int most = yir_opinfo(YIR_concat)->hi;
-    if (n > most) return fe_fail(l, E_LIMIT, "%s: %d values to join; %d are the most", l->at->path, n, most), YIR_NONE;
-    struct yir_a_axis a = { axis };
+    if (n > most)
+        return fe_fail(l, E_LIMIT, "%s: %d values to join; %d are the most", l->at->path, n, most), YIR_NONE;
+    struct yir_a_axis a = {axis};
     return fe_op(l, YIR_concat, x, n, &a);
 }
 
 yir_ref fe_slice(struct fe_lower *l, yir_ref x, int64_t start, int64_t count)
 {
-    struct yir_a_slice a = { 1, (int32_t)start, (int32_t)count };
+    struct yir_a_slice a = {1, (int32_t)start, (int32_t)count};
     return fe_op(l, YIR_slice, &x, 1, &a);
 }
 
 yir_ref fe_maxpool(struct fe_lower *l, yir_ref x, int64_t k, int64_t s, int64_t p)
 {
-    struct yir_a_pool a = { .kernel = { (int32_t)k, (int32_t)k }, .stride = { (int32_t)s, (int32_t)s } };
-    for (int i = 0; i < 4; i++) a.pad[i] = (int32_t)p;
+    struct yir_a_pool a = {.kernel = {(int32_t)k, (int32_t)k}, .stride = {(int32_t)s, (int32_t)s}};
+    for (int i = 0; i < 4; i++)
+        a.pad[i] = (int32_t)p;
     return fe_op(l, YIR_maxpool, &x, 1, &a);
 }
 

@@ -1,5 +1,5 @@
-/* Pieces that lowerings of modules share. All work in the current module, or in the child that is named. A NIL operand gives
- * NIL: what is wrong was reported. */
+/* Pieces that lowerings of modules share. All work in the current module, or in the child that is named. A
+ * NIL operand gives NIL: what is wrong was reported. */
 #ifndef FE_BLOCKS_H
 #define FE_BLOCKS_H
 
@@ -34,7 +34,8 @@ yir_ref fe_maxpool(struct fe_lower *l, yir_ref x, int64_t k, int64_t s, int64_t 
 
 yir_ref fe_ghost_bottleneck(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s);
 /* A 1 x k and a k x 1 convolution. */
-yir_ref fe_cross_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t g, double e, bool shortcut);
+yir_ref fe_cross_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t g, double e,
+                      bool shortcut);
 /* "cv1", pools of it side by side with it, "cv2". */
 yir_ref fe_spp(struct fe_lower *l, yir_ref x, int64_t c2, const int64_t *k, size_t nk, const char *names[2]);
 

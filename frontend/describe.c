@@ -20,13 +20,17 @@ static int read_from(struct reader *r, const struct fe_value *v, struct yir_loc 
     struct yir_loc loc = v->loc.line ? v->loc : row;
     int64_t f;
     if (!fe_as_int(v, &f) || v->kind == FE_BOOL)
-        return yir_diag(r->diags, loc, E_FROM, "row %d: from must be a row number or a list of them, not %s", index,
-                        fe_describe(r->arena, v));
+        return yir_diag(r->diags, loc, E_FROM, "row %d: from must be a row number or a list of them, not %s",
+                        index, fe_describe(r->arena, v));
     int64_t at = f < 0 ? f + index : f;
-    if (f == -1 && index == 0) at = -1;
-    else if (at < 0) return yir_diag(r->diags, loc, E_FROM, "row %d: from %lld is before the first row", index, (long long)f);
+    if (f == -1 && index == 0)
+        at = -1;
+    else if (at < 0)
+        return yir_diag(r->diags, loc, E_FROM, "row %d: from %lld is before the first row", index,
+                        (long long)f);
     if (at >= index)
-        return yir_diag(r->diags, loc, E_FROM, "row %d: from %lld is not an earlier row", index, (long long)f);
+        return yir_diag(r->diags, loc, E_FROM, "row %d: from %lld is not an earlier row", index,
+                        (long long)f);
     *out = (int)at;
     return 0;
 }
@@ -35,7 +39,9 @@ static int read_froms(struct reader *r, const struct fe_value *v, struct fe_row 
 {
     bool list = v->kind == FE_LIST;
     size_t n = list ? v->n : 1;
-    if (n == 0) return yir_diag(r->diags, v->loc.line ? v->loc : row->loc, E_FROM, "row %d: from is an empty list", row->index);
+    if (n == 0)
+        return yir_diag(r->diags, v->loc.line ? v->loc : row->loc, E_FROM, "row %d: from is an empty list",
+                        row->index);
     int *from = yir_alloc_n(r->arena, n, sizeof *from), rc = 0;
     for (size_t i = 0; i < n; i++)
         if (read_from(r, list ? v->item[i] : v, row->loc, row->index, &from[i])) rc = -1;
@@ -49,8 +55,8 @@ static int read_extra(struct reader *r, const struct fe_value *v, struct fe_row 
 {
     const struct fe_value *name = fe_get(v, "name");
     if (v->kind != FE_DICT || v->n != 1 || !name || name->kind != FE_STR || !*name->s)
-        return yir_diag(r->diags, v->loc.line ? v->loc : row->loc, E_ROW, "row %d: the fifth field must be `name: path of its weights`",
-                        row->index);
+        return yir_diag(r->diags, v->loc.line ? v->loc : row->loc, E_ROW,
+                        "row %d: the fifth field must be `name: path of its weights`", row->index);
     row->path = name->s;
     return 0;
 }
@@ -61,20 +67,23 @@ static int read_row(struct reader *r, const char *part, const struct fe_value *v
     int index = d->nrow;
     d->row = yir_grow(r->arena, d->row, &r->cap_row, (size_t)index + 1, sizeof *d->row);
     struct fe_row *row = &d->row[d->nrow++];
-    *row = (struct fe_row){ .index = index, .loc = v->loc, .path = yir_format(r->arena, "model.%d", index) };
+    *row = (struct fe_row){.index = index, .loc = v->loc, .path = yir_format(r->arena, "model.%d", index)};
     if (v->kind != FE_LIST || v->n < 4 || v->n > 5)
-        return yir_diag(r->diags, v->loc, E_ROW, "row %d of %s has %zu fields; a row is [from, repeats, module, args]", index, part,
+        return yir_diag(r->diags, v->loc, E_ROW,
+                        "row %d of %s has %zu fields; a row is [from, repeats, module, args]", index, part,
                         v->kind == FE_LIST ? v->n : 1);
     const struct fe_value *n = v->item[1], *module = v->item[2], *args = v->item[3];
     if (!fe_as_int(n, &row->repeats) || row->repeats < 1 || row->repeats > MAX_REPEATS)
-        return yir_diag(r->diags, n->loc.line ? n->loc : v->loc, E_ROW, "row %d: repeats must be 1 to %d, not %s", index, MAX_REPEATS,
+        return yir_diag(r->diags, n->loc.line ? n->loc : v->loc, E_ROW,
+                        "row %d: repeats must be 1 to %d, not %s", index, MAX_REPEATS,
                         fe_describe(r->arena, n));
     if (module->kind != FE_STR)
-        return yir_diag(r->diags, module->loc.line ? module->loc : v->loc, E_ROW, "row %d: the third field must name a module, not %s", index,
+        return yir_diag(r->diags, module->loc.line ? module->loc : v->loc, E_ROW,
+                        "row %d: the third field must name a module, not %s", index,
                         fe_describe(r->arena, module));
     if (args->kind != FE_LIST)
-        return yir_diag(r->diags, args->loc.line ? args->loc : v->loc, E_ROW, "row %d: the arguments must be a list, not %s", index,
-                        fe_describe(r->arena, args));
+        return yir_diag(r->diags, args->loc.line ? args->loc : v->loc, E_ROW,
+                        "row %d: the arguments must be a list, not %s", index, fe_describe(r->arena, args));
     row->module = module->s;
     row->module_loc = module->loc;
     row->args = args;
@@ -90,7 +99,8 @@ static int read_part(struct reader *r, const char *part)
     if (!rows) {
         yir_diag(r->diags, r->desc->root->loc, E_YAML_KEY, "the key %s is missing", part);
     } else if (rows->kind != FE_LIST) {
-        yir_diag(r->diags, rows->loc, E_YAML_KEY, "%s must be a list of rows, not %s", part, fe_describe(r->arena, rows));
+        yir_diag(r->diags, rows->loc, E_YAML_KEY, "%s must be a list of rows, not %s", part,
+                 fe_describe(r->arena, rows));
     } else if (rows->n > MAX_ROWS) {
         yir_diag(r->diags, rows->loc, E_LIMIT, "%s has more than %d rows", part, MAX_ROWS);
     } else {
@@ -102,7 +112,8 @@ static int read_part(struct reader *r, const char *part)
     return NO_ROWS;
 }
 
-/* Mistakes of both parts are told at once; without a backbone the numbers in the head's `from` mean nothing. */
+/* Mistakes of both parts are told at once; without a backbone the numbers in the head's `from` mean
+ * nothing. */
 static int read_parts(struct reader *r)
 {
     int backbone = read_part(r, "backbone");
@@ -125,13 +136,16 @@ static bool factor(const struct fe_value *v, double *out)
     return fe_as_float(v, out) && *out > 0 && *out <= 1024;
 }
 
-static int read_scale(struct reader *r, const struct fe_value *key, const struct fe_value *v, struct fe_scale *s)
+static int read_scale(struct reader *r, const struct fe_value *key, const struct fe_value *v,
+                      struct fe_scale *s)
 {
     double cap = INFINITY;
-    bool ok = key->kind == FE_STR && v->kind == FE_LIST && (v->n == 2 || v->n == 3) && factor(v->item[0], &s->depth) &&
-              factor(v->item[1], &s->width);
+    bool ok = key->kind == FE_STR && v->kind == FE_LIST && (v->n == 2 || v->n == 3) &&
+              factor(v->item[0], &s->depth) && factor(v->item[1], &s->width);
     if (ok && v->n == 3) ok = fe_as_float(v->item[2], &cap) && cap >= 1;
-    if (!ok) return yir_diag(r->diags, v->loc, E_YAML_KEY, "a scale is written as `n: [depth, width, max_channels]`");
+    if (!ok)
+        return yir_diag(r->diags, v->loc, E_YAML_KEY,
+                        "a scale is written as `n: [depth, width, max_channels]`");
     s->name = key->s;
     s->max_channels = cap;
     s->depthwise = in_list(fe_get(r->desc->root, "depthwise"), key->s);
@@ -143,7 +157,8 @@ static int read_multiple(struct reader *r, const char *key, double *out)
     const struct fe_value *v = fe_get(r->desc->root, key);
     *out = 1;
     if (!v || factor(v, out)) return 0;
-    return yir_diag(r->diags, v->loc, E_YAML_KEY, "%s must be a positive number, not %s", key, fe_describe(r->arena, v));
+    return yir_diag(r->diags, v->loc, E_YAML_KEY, "%s must be a positive number, not %s", key,
+                    fe_describe(r->arena, v));
 }
 
 static int read_scales(struct reader *r)
@@ -153,8 +168,10 @@ static int read_scales(struct reader *r)
     size_t n = v && v->kind == FE_DICT ? v->n : 0;
     d->nscale = n ? (int)n : 1;
     d->scale = yir_alloc_n(r->arena, (size_t)d->nscale, sizeof *d->scale);
-    d->scale[0] = (struct fe_scale){ .name = "", .max_channels = INFINITY };
-    if (v && !n) return yir_diag(r->diags, v->loc, E_YAML_KEY, "scales must hold lines as `n: [depth, width, max_channels]`");
+    d->scale[0] = (struct fe_scale){.name = "", .max_channels = INFINITY};
+    if (v && !n)
+        return yir_diag(r->diags, v->loc, E_YAML_KEY,
+                        "scales must hold lines as `n: [depth, width, max_channels]`");
     int rc = 0;
     for (size_t i = 0; i < n; i++)
         if (read_scale(r, v->key[i], v->item[i], &d->scale[i])) rc = -1;
@@ -166,26 +183,29 @@ static int read_scales(struct reader *r)
 
 /* --- other keys --------------------------------------------------------------------------------------------- */
 
-static int read_count(struct reader *r, const struct fe_value *where, const char *key, int64_t max, int64_t *out)
+static int read_count(struct reader *r, const struct fe_value *where, const char *key, int64_t max,
+                      int64_t *out)
 {
     const struct fe_value *v = fe_get(where, key);
     if (!v || (fe_as_int(v, out) && v->kind != FE_BOOL && *out >= 1 && *out <= max)) return 0;
-    return yir_diag(r->diags, v->loc, E_YAML_KEY, "%s must be an integer from 1 to %lld, not %s", key, (long long)max,
-                    fe_describe(r->arena, v));
+    return yir_diag(r->diags, v->loc, E_YAML_KEY, "%s must be an integer from 1 to %lld, not %s", key,
+                    (long long)max, fe_describe(r->arena, v));
 }
 
 static int read_activation(struct reader *r)
 {
     const struct fe_value *v = fe_get(r->desc->root, "activation");
-    r->desc->act = (struct fe_act){ YIR_silu, 0 };
+    r->desc->act = (struct fe_act){YIR_silu, 0};
     if (!v || v->kind == FE_NONE) return 0;
     if (v->kind != FE_STR)
-        return yir_diag(r->diags, v->loc, E_ACTIVATION, "activation must be a text as nn.ReLU(), not %s", fe_describe(r->arena, v));
+        return yir_diag(r->diags, v->loc, E_ACTIVATION, "activation must be a text as nn.ReLU(), not %s",
+                        fe_describe(r->arena, v));
     return fe_act_parse(r->arena, r->diags, v->loc, v->s, &r->desc->act);
 }
 
 /* A text among two; the first is the default. */
-static int read_choice(struct reader *r, const struct fe_value *input, const char *key, const char *const words[2], int *out)
+static int read_choice(struct reader *r, const struct fe_value *input, const char *key,
+                       const char *const words[2], int *out)
 {
     const struct fe_value *v = fe_get(input, key);
     *out = 0;
@@ -198,16 +218,20 @@ static int read_choice(struct reader *r, const struct fe_value *input, const cha
 /* input: {color: bgr, scale: 255, letterbox: topleft, size: 416}; scale is the largest value a pixel has. */
 static int read_input(struct reader *r)
 {
-    static const char *const colors[2] = { "rgb", "bgr" }, *const boxes[2] = { "square", "topleft" };
+    static const char *const colors[2] = {"rgb", "bgr"}, *const boxes[2] = {"square", "topleft"};
     struct fe_desc *d = r->desc;
     const struct fe_value *v = fe_get(d->root, "input"), *scale = fe_get(v, "scale");
     int bgr, topleft;
     double largest = 1;
-    if (v && v->kind != FE_DICT) return yir_diag(r->diags, v->loc, E_YAML_KEY, "input must be as {color: rgb, scale: 1, letterbox: square}");
-    if (read_choice(r, v, "color", colors, &bgr) || read_choice(r, v, "letterbox", boxes, &topleft)) return -1;
+    if (v && v->kind != FE_DICT)
+        return yir_diag(r->diags, v->loc, E_YAML_KEY,
+                        "input must be as {color: rgb, scale: 1, letterbox: square}");
+    if (read_choice(r, v, "color", colors, &bgr) || read_choice(r, v, "letterbox", boxes, &topleft))
+        return -1;
     if (read_count(r, v, "size", 8192, &d->size)) return -1;
     if (scale && !(fe_as_float(scale, &largest) && largest > 0 && largest <= 65536))
-        return yir_diag(r->diags, scale->loc, E_YAML_KEY, "input: scale must be the largest value of a pixel, 1 or 255");
+        return yir_diag(r->diags, scale->loc, E_YAML_KEY,
+                        "input: scale must be the largest value of a pixel, 1 or 255");
     d->input_bgr = bgr != 0;
     d->letterbox = topleft ? 2 : 0;
     d->input_div = (float)(255 / largest);
@@ -234,32 +258,56 @@ static void find_anchors(struct fe_desc *d)
 
 static void warn_unknown_keys(struct reader *r)
 {
-    static const char *const known[] = { "nc", "names", "ch", "channels", "scales", "scale", "depth_multiple", "width_multiple", "anchors",
-                                         "activation", "kpt_shape", "end2end", "reg_max", "backbone", "head", "input", "depthwise",
-                                         "yaml_file", "task" };
+    static const char *const known[] = {"nc",
+                                        "names",
+                                        "ch",
+                                        "channels",
+                                        "scales",
+                                        "scale",
+                                        "depth_multiple",
+                                        "width_multiple",
+                                        "anchors",
+                                        "activation",
+                                        "kpt_shape",
+                                        "end2end",
+                                        "reg_max",
+                                        "backbone",
+                                        "head",
+                                        "input",
+                                        "depthwise",
+                                        "yaml_file",
+                                        "task"};
     const struct fe_value *root = r->desc->root;
     for (size_t i = 0; i < root->n; i++) {
         const struct fe_value *k = root->key[i];
         bool found = k->loc.line == 0; /* pickled descriptions carry what a training tool added */
-        for (size_t j = 0; j < YIR_COUNT(known) && !found; j++) found = k->kind == FE_STR && strcmp(k->s, known[j]) == 0;
+        for (size_t j = 0; j < YIR_COUNT(known) && !found; j++)
+            found = k->kind == FE_STR && strcmp(k->s, known[j]) == 0;
         if (found) continue;
-        const char *near = k->kind == FE_STR && strlen(k->s) > 3 ? yir_nearest(k->s, known, YIR_COUNT(known)) : NULL;
-        if (near) yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect; did you mean %s?", k->s, near);
-        else yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect", k->kind == FE_STR ? k->s : "(a number)");
+        const char *near =
+            k->kind == FE_STR && strlen(k->s) > 3 ? yir_nearest(k->s, known, YIR_COUNT(known)) : NULL;
+        if (near)
+            yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect; did you mean %s?", k->s, near);
+        else
+            yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect",
+                     k->kind == FE_STR ? k->s : "(a number)");
     }
 }
 
-int fe_describe_model(struct yir_arena *a, struct yir_diags *d, const struct fe_value *root, struct fe_desc *out)
+int fe_describe_model(struct yir_arena *a, struct yir_diags *d, const struct fe_value *root,
+                      struct fe_desc *out)
 {
-    struct reader r = { .arena = a, .diags = d, .desc = out };
-    *out = (struct fe_desc){ .root = root, .ch = 3, .reg_max = 16 };
+    struct reader r = {.arena = a, .diags = d, .desc = out};
+    *out = (struct fe_desc){.root = root, .ch = 3, .reg_max = 16};
     if (root->kind != FE_DICT)
-        return yir_diag(d, root->loc, E_KIND, "this is no model description: it holds %s, not keys such as backbone and head",
+        return yir_diag(d, root->loc, E_KIND,
+                        "this is no model description: it holds %s, not keys such as backbone and head",
                         fe_describe(a, root));
     int rc = read_parts(&r);
     if (read_scales(&r)) rc = -1;
     if (read_count(&r, root, "nc", MAX_CLASSES, &out->nc)) rc = -1;
-    if (read_count(&r, root, "channels", 1024, &out->ch) || read_count(&r, root, "ch", 1024, &out->ch)) rc = -1;
+    if (read_count(&r, root, "channels", 1024, &out->ch) || read_count(&r, root, "ch", 1024, &out->ch))
+        rc = -1;
     if (read_count(&r, root, "reg_max", 1024, &out->reg_max)) rc = -1;
     if (read_activation(&r) || read_input(&r)) rc = -1;
     find_anchors(out);

@@ -38,6 +38,7 @@ struct fe_desc {
 };
 
 /* 0, or -1 after reporting whatever is wrong. */
-int fe_describe_model(struct yir_arena *a, struct yir_diags *d, const struct fe_value *root, struct fe_desc *out);
+int fe_describe_model(struct yir_arena *a, struct yir_diags *d, const struct fe_value *root,
+                      struct fe_desc *out);
 
 #endif

@@ -11,7 +11,7 @@ struct anchors {
     float px[FE_MAX_LEVELS][MAX_ANCHORS][2]; /* in pixels of the network's input */
 };
 
-/* All numbers of a list, of lists of lists at most, in order; false when it holds anything else or too much. */
+/* All numbers of a list, of lists of lists at most, in order; false when it holds anything else, or more. */
 static bool flatten_numbers(const struct fe_value *v, double *out, size_t *n, size_t max, int depth)
 {
     if (v->kind != FE_LIST) return *n < max && fe_as_float(v, &out[(*n)++]);
@@ -26,18 +26,24 @@ static int read_level(struct fe_lower *l, const struct fe_value *v, int level, s
     size_t n = 0;
     bool ok = flatten_numbers(v, xy, &n, 2 * MAX_ANCHORS, 2) && n >= 2 && n % 2 == 0;
     if (!ok || (level && (int64_t)n != 2 * a->na))
-        return fe_fail_at(l, v->loc, E_ANCHORS, "anchors of a level are x,y pairs, equally many at each level and at most %d", MAX_ANCHORS);
+        return fe_fail_at(l, v->loc, E_ANCHORS,
+                          "anchors of a level are x,y pairs, equally many at each level and at most %d",
+                          MAX_ANCHORS);
     a->na = (int64_t)n / 2;
-    for (size_t k = 0; k < n; k++) a->px[level][k / 2][k % 2] = (float)xy[k];
+    for (size_t k = 0; k < n; k++)
+        a->px[level][k / 2][k % 2] = (float)xy[k];
     return 0;
 }
 
 static int read_yaml_anchors(struct fe_lower *l, const struct fe_value *v, int nl, struct anchors *a)
 {
     if (v->kind != FE_LIST)
-        return fe_fail_at(l, v->loc, E_ANCHORS, "anchors must be a list with a row for each level, or a count, not %s", fe_describe(l->arena, v));
+        return fe_fail_at(l, v->loc, E_ANCHORS,
+                          "anchors must be a list with a row for each level, or a count, not %s",
+                          fe_describe(l->arena, v));
     if (v->n != (size_t)nl)
-        return fe_fail_at(l, v->loc, E_ANCHORS, "the head has %d levels, anchors are given for %zu", nl, v->n);
+        return fe_fail_at(l, v->loc, E_ANCHORS, "the head has %d levels, anchors are given for %zu", nl,
+                          v->n);
     for (int i = 0; i < nl; i++)
         if (read_level(l, v->item[i], i, a)) return -1;
     return 0;
@@ -46,7 +52,8 @@ static int read_yaml_anchors(struct fe_lower *l, const struct fe_value *v, int n
 static double mean_area(const struct anchors *a, int level)
 {
     double sum = 0;
-    for (int64_t k = 0; k < a->na; k++) sum += (double)a->px[level][k][0] * (double)a->px[level][k][1];
+    for (int64_t k = 0; k < a->na; k++)
+        sum += (double)a->px[level][k][0] * (double)a->px[level][k][1];
     return sum / (double)a->na;
 }
 
@@ -67,16 +74,19 @@ static void order_levels(struct anchors *a, int nl, const double *stride)
 static void count_anchors(struct anchors *a, int nl)
 {
     for (int i = 0; i < nl; i++)
-        for (int64_t k = 0; k < 2 * a->na; k++) a->px[i][k / 2][k % 2] = (float)k;
+        for (int64_t k = 0; k < 2 * a->na; k++)
+            a->px[i][k / 2][k % 2] = (float)k;
 }
 
 /* What the description says; na 0 when it says nothing. -1 after reporting. */
 static int from_yaml(struct fe_lower *l, const struct fe_value *v, int nl, struct anchors *a)
 {
     a->na = 0;
-    if (!v || v->kind == FE_NONE || (v->kind == FE_STR && strcmp(v->s, "anchors") == 0)) return 0; /* the key is missing */
+    if (!v || v->kind == FE_NONE || (v->kind == FE_STR && strcmp(v->s, "anchors") == 0))
+        return 0; /* the key is missing */
     if (v->kind != FE_INT) return read_yaml_anchors(l, v, nl, a);
-    if (v->i < 1 || v->i > MAX_ANCHORS) return fe_fail(l, E_ANCHORS, "anchors must be 1 to %d a level", MAX_ANCHORS);
+    if (v->i < 1 || v->i > MAX_ANCHORS)
+        return fe_fail(l, E_ANCHORS, "anchors must be 1 to %d a level", MAX_ANCHORS);
     a->na = v->i;
     count_anchors(a, nl);
     return 0;
@@ -94,7 +104,8 @@ static bool differ(const struct anchors *a, const struct anchors *b, int nl)
 }
 
 /* The buffer holds anchors in units of their level's stride. */
-static int from_weights(struct fe_lower *l, const struct fe_tensor *t, int nl, const double *stride, struct anchors *a)
+static int from_weights(struct fe_lower *l, const struct fe_tensor *t, int nl, const double *stride,
+                        struct anchors *a)
 {
     if (t->rank != 3 || t->dim[0] != nl || t->dim[1] < 1 || t->dim[1] > MAX_ANCHORS || t->dim[2] != 2)
         return fe_fail(l, E_ANCHORS, "%s: expected shape [%d,anchors,2], found %s", t->name, nl,
@@ -103,7 +114,8 @@ static int from_weights(struct fe_lower *l, const struct fe_tensor *t, int nl, c
     fe_tensor_f32(t, v);
     a->na = t->dim[1];
     for (int i = 0; i < nl; i++)
-        for (int64_t k = 0; k < 2 * a->na; k++) a->px[i][k / 2][k % 2] = v[2 * a->na * i + k] * (float)stride[i];
+        for (int64_t k = 0; k < 2 * a->na; k++)
+            a->px[i][k / 2][k % 2] = v[2 * a->na * i + k] * (float)stride[i];
     return 0;
 }
 
@@ -117,17 +129,19 @@ static int settle_anchors(struct fe_lower *l, const struct fe_value *written, in
     if (t) {
         if (from_weights(l, t, nl, l->head.stride, a)) return -1;
         if (yaml.na && !counted && differ(a, &yaml, nl))
-            fe_warn(l, W_DISAGREE, "the anchors in the weights are not those of the yaml; the weights decide");
+            fe_warn(l, W_DISAGREE,
+                    "the anchors in the weights are not those of the yaml; the weights decide");
         return 0;
     }
     if (!yaml.na) return fe_fail(l, E_ANCHORS, "the head has no anchors: the key anchors is missing");
     if (counted && l->weights)
-        return fe_fail(l, E_ANCHORS, "the yaml only counts anchors (%lld a level) and %s does not hold them", (long long)yaml.na,
-                       l->weights->path);
+        return fe_fail(l, E_ANCHORS, "the yaml only counts anchors (%lld a level) and %s does not hold them",
+                       (long long)yaml.na, l->weights->path);
     *a = yaml;
     for (int i = 0; i < nl; i++) /* as stored in, and read back from, the buffer */
         for (int64_t k = 0; k < 2 * a->na; k++)
-            a->px[i][k / 2][k % 2] = a->px[i][k / 2][k % 2] / (float)l->head.stride[i] * (float)l->head.stride[i];
+            a->px[i][k / 2][k % 2] =
+                a->px[i][k / 2][k % 2] / (float)l->head.stride[i] * (float)l->head.stride[i];
     return 0;
 }
 
@@ -145,32 +159,34 @@ static int64_t anchor_count(struct fe_lower *l, const struct fe_value *written, 
 static yir_ref anchors_weight(struct fe_lower *l, const struct anchors *a, int level)
 {
     float *data = yir_alloc_n(l->arena, (size_t)a->na * 2, sizeof *data);
-    for (int64_t k = 0; k < 2 * a->na; k++) data[k] = a->px[level][k / 2][k % 2];
-    return fe_constant(l, fe_indexed(l, "anchors_px", level), (int64_t[]){ a->na, 2 }, 2, data);
+    for (int64_t k = 0; k < 2 * a->na; k++)
+        data[k] = a->px[level][k / 2][k % 2];
+    return fe_constant(l, fe_indexed(l, "anchors_px", level), (int64_t[]){a->na, 2}, 2, data);
 }
 
 yir_ref fe_low_anchor_detect(struct fe_lower *l, const struct fe_site *s)
 {
     const struct fe_value *written = fe_arg(s, "anchors")->v;
     yir_ref x[FE_MAX_LEVELS], part[FE_MAX_LEVELS];
-    struct anchors anchors = { 0 };
+    struct anchors anchors = {0};
     if (fe_head_begin(l, s, FE_HEAD_ANCHOR)) return YIR_NONE;
     if (!written || written->kind == FE_NONE) written = fe_get(l->description, "anchors");
     int64_t na = anchor_count(l, written, s->nin);
     if (!na) return YIR_NONE;
-    fe_declare(l, "anchors", (int64_t[]){ s->nin, na, 2 }, 3, false);
+    fe_declare(l, "anchors", (int64_t[]){s->nin, na, 2}, 3, false);
     for (int i = 0; i < s->nin; i++) {
         x[i] = fe_predict(l, fe_indexed(l, "m", i), s->in[i], na * (l->nc + 5));
         fe_level_stride(l, i, x[i]);
     }
     if (l->failed || settle_anchors(l, written, s->nin, &anchors)) return YIR_NONE;
     for (int i = 0; i < s->nin; i++) {
-        struct yir_a_anchor a = { (int32_t)na, (float)l->head.stride[i] };
-        part[i] = fe_op(l, YIR_anchor_box, (yir_ref[]){ x[i], anchors_weight(l, &anchors, i) }, 2, &a);
+        struct yir_a_anchor a = {(int32_t)na, (float)l->head.stride[i]};
+        part[i] = fe_op(l, YIR_anchor_box, (yir_ref[]){x[i], anchors_weight(l, &anchors, i)}, 2, &a);
         x[i] = fe_op(l, YIR_anchor_raw, &x[i], 1, &a);
     }
     fe_output(l, "decoded", fe_concat(l, part, s->nin, 1));
-    for (int i = 0; i < s->nin; i++) fe_output(l, yir_format(l->arena, "raw%d", i), x[i]);
+    for (int i = 0; i < s->nin; i++)
+        fe_output(l, yir_format(l->arena, "raw%d", i), x[i]);
     l->head.na = (int)na;
     l->head.iou = 0.45f;
     return YIR_NONE;

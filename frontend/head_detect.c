@@ -12,7 +12,8 @@ static int64_t settle_reg_max(struct fe_lower *l)
     int64_t r = fe_int(l, "reg_max", 0, l->reg_max);
     if (t && t->rank == 4 && t->dim[0] >= 4 && t->dim[0] % 4 == 0) r = t->dim[0] / 4;
     if (r != l->reg_max && fe_get(l->description, "reg_max"))
-        fe_warn(l, W_DISAGREE, "reg_max is %lld in the yaml and %lld in the weights, which decide", (long long)l->reg_max, (long long)r);
+        fe_warn(l, W_DISAGREE, "reg_max is %lld in the yaml and %lld in the weights, which decide",
+                (long long)l->reg_max, (long long)r);
     return r;
 }
 
@@ -55,8 +56,8 @@ static yir_ref class_branch(struct fe_lower *l, int level, yir_ref x, int64_t wi
 /* One level's part of `decoded`, [n, 4+nc, h*w]. */
 static yir_ref decode(struct fe_lower *l, int level, yir_ref box, yir_ref cls, int64_t r)
 {
-    struct yir_a_box a = { (int32_t)r, (float)fe_level_stride(l, level, box) };
-    yir_ref part[2] = { fe_op(l, YIR_dfl_box, &box, 1, &a) };
+    struct yir_a_box a = {(int32_t)r, (float)fe_level_stride(l, level, box)};
+    yir_ref part[2] = {fe_op(l, YIR_dfl_box, &box, 1, &a)};
     yir_ref score = fe_op(l, YIR_sigmoid, &cls, 1, NULL);
     part[1] = fe_op(l, YIR_flatten, &score, 1, NULL);
     return fe_concat(l, part, 2, 1);
@@ -66,22 +67,28 @@ static void declare_dfl(struct fe_lower *l, int64_t r)
 {
     if (r == 1) return;
     fe_child(l, "dfl.conv");
-    fe_declare(l, "weight", (int64_t[]){ 1, r, 1, 1 }, 4, true);
+    fe_declare(l, "weight", (int64_t[]){1, r, 1, 1}, 4, true);
     fe_leave(l);
 }
 
 yir_ref fe_low_detect(struct fe_lower *l, const struct fe_site *s)
 {
-    yir_ref box[FE_MAX_LEVELS], cls[FE_MAX_LEVELS], flat[FE_MAX_LEVELS], logit[FE_MAX_LEVELS], part[FE_MAX_LEVELS];
+    yir_ref box[FE_MAX_LEVELS], cls[FE_MAX_LEVELS], flat[FE_MAX_LEVELS], logit[FE_MAX_LEVELS],
+        part[FE_MAX_LEVELS];
     const struct fe_value *end2end = fe_get(l->description, "end2end");
     if (fe_head_begin(l, s, FE_HEAD_FREE)) return YIR_NONE;
     if (end2end && end2end->kind == FE_BOOL && end2end->i)
-        return fe_fail(l, E_UNSUPPORTED, "Detect with end2end (one-to-one branches) is not supported by this version"), YIR_NONE;
+        return fe_fail(l, E_UNSUPPORTED,
+                       "Detect with end2end (one-to-one branches) is not supported by this version"),
+               YIR_NONE;
     int64_t r = settle_reg_max(l), ch0 = s->c1;
     if (r < 1 || r > 1024) return fe_fail(l, E_ARGS, "Detect: reg_max must be 1 to 1024"), YIR_NONE;
-    int64_t box_width = larger(larger(16, ch0 / 4), 4 * r), cls_width = larger(ch0, l->nc < 100 ? l->nc : 100);
-    for (int i = 0; i < s->nin; i++) box[i] = box_branch(l, i, s->in[i], box_width, r);
-    for (int i = 0; i < s->nin; i++) cls[i] = class_branch(l, i, s->in[i], cls_width);
+    int64_t box_width = larger(larger(16, ch0 / 4), 4 * r),
+            cls_width = larger(ch0, l->nc < 100 ? l->nc : 100);
+    for (int i = 0; i < s->nin; i++)
+        box[i] = box_branch(l, i, s->in[i], box_width, r);
+    for (int i = 0; i < s->nin; i++)
+        cls[i] = class_branch(l, i, s->in[i], cls_width);
     declare_dfl(l, r);
     for (int i = 0; i < s->nin; i++) {
         flat[i] = fe_op(l, YIR_flatten, &box[i], 1, NULL);

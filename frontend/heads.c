@@ -1,12 +1,13 @@
 #include "heads.h"
 
-static const struct fe_tensor *at(const struct fe_weights *w, struct yir_arena *scratch, const char *path, const char *name)
+static const struct fe_tensor *at(const struct fe_weights *w, struct yir_arena *scratch, const char *path,
+                                  const char *name)
 {
     return fe_weights_find(w, yir_format(scratch, "%s.%s", path, name));
 }
 
-static int64_t nc_of_tensor(const struct fe_weights *w, struct yir_arena *scratch, const char *path, enum fe_dialect dialect,
-                            int64_t na)
+static int64_t nc_of_tensor(const struct fe_weights *w, struct yir_arena *scratch, const char *path,
+                            enum fe_dialect dialect, int64_t na)
 {
     const struct fe_tensor *t;
     if (dialect == FE_UL) {
@@ -37,7 +38,8 @@ double fe_level_stride(struct fe_lower *l, int level, yir_ref x)
     double stride = 0;
     if (v && v->kind == FE_LIST && (size_t)level < v->n) fe_as_float(v->item[level], &stride);
     if (!(stride > 0 && stride <= 65536)) stride = l->stride[level];
-    if (stride <= 0 && yir_kind(x) != YIR_NIL) stride = (double)l->input_height / (double)yir_desc(l->func, x)->dim[2];
+    if (stride <= 0 && yir_kind(x) != YIR_NIL)
+        stride = (double)l->input_height / (double)yir_desc(l->func, x)->dim[2];
     l->head.stride[level] = stride;
     return stride;
 }

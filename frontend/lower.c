@@ -15,8 +15,10 @@ static struct fe_unit *new_unit(struct fe_lower *l, struct fe_unit *parent, cons
     u->path = parent && *parent->path ? yir_format(l->arena, "%s.%s", parent->path, name) : u->name;
     u->parent = parent;
     if (!parent) return u;
-    if (parent->last) parent->last->next = u;
-    else parent->first = u;
+    if (parent->last)
+        parent->last->next = u;
+    else
+        parent->first = u;
     parent->last = u;
     return u;
 }
@@ -31,7 +33,7 @@ void fe_lower_init(struct fe_lower *l)
 static struct yir_loc place(const struct fe_lower *l)
 {
     if (l->row.line || !l->weights) return l->row;
-    return (struct yir_loc){ l->weights->file, 0, 0 };
+    return (struct yir_loc){l->weights->file, 0, 0};
 }
 
 static const char *format(struct fe_lower *l, const char *fmt, va_list ap)
@@ -166,7 +168,8 @@ int64_t fe_int(struct fe_lower *l, const char *key, int at, int64_t implied)
     if (v && v->kind == FE_BOOL) return v->i;
     if (!fe_as_int(v, &i)) return implied;
     if (i >= 0 && i <= MAX_ATTR) return i;
-    fe_fail(l, E_WEIGHT, "%s: the pickled attribute %s is %lld, which no network has", l->at->path, key, (long long)i);
+    fe_fail(l, E_WEIGHT, "%s: the pickled attribute %s is %lld, which no network has", l->at->path, key,
+            (long long)i);
     return implied;
 }
 
@@ -181,8 +184,9 @@ double fe_float(struct fe_lower *l, const char *key, double implied)
 
 const char *fe_shape_text(struct yir_arena *a, const int64_t *dim, int rank)
 {
-    struct yir_str s = { .arena = a };
-    for (int i = 0; i < rank; i++) yir_str_fmt(&s, "%s%lld", i ? "," : "", (long long)dim[i]);
+    struct yir_str s = {.arena = a};
+    for (int i = 0; i < rank; i++)
+        yir_str_fmt(&s, "%s%lld", i ? "," : "", (long long)dim[i]);
     return yir_format(a, "[%s]", s.text ? s.text : "");
 }
 
@@ -210,7 +214,8 @@ bool fe_has(struct fe_lower *l, const char *name, bool implied)
 
 int fe_shape(struct fe_lower *l, const char *name, int64_t *dim)
 {
-    const struct fe_tensor *t = l->data && l->weights ? fe_weights_find(l->weights, full_name(l, name)) : NULL;
+    const struct fe_tensor *t =
+        l->data && l->weights ? fe_weights_find(l->weights, full_name(l, name)) : NULL;
     if (!t) return 0;
     memcpy(dim, t->dim, sizeof t->dim);
     return t->rank;
@@ -221,8 +226,9 @@ static void add_want(struct fe_lower *l, const char *full, const int64_t *dim, i
     struct fe_unit *u = l->at;
     u->want = yir_grow(l->arena, u->want, &u->cap_want, u->nwant + 1, sizeof *u->want);
     struct fe_want *w = &u->want[u->nwant++];
-    *w = (struct fe_want){ .name = full, .rank = rank, .counted = counted };
-    for (int i = 0; i < rank; i++) w->dim[i] = dim[i];
+    *w = (struct fe_want){.name = full, .rank = rank, .counted = counted};
+    for (int i = 0; i < rank; i++)
+        w->dim[i] = dim[i];
 }
 
 void fe_declare(struct fe_lower *l, const char *name, const int64_t *dim, int rank, bool counted)
@@ -235,15 +241,18 @@ void fe_declare(struct fe_lower *l, const char *name, const int64_t *dim, int ra
 static yir_ref report_missing(struct fe_lower *l, const char *full, const int64_t *dim, int rank)
 {
     if (l->nmissing++) return YIR_NONE;
-    fe_fail(l, E_WEIGHT, "%s, of shape %s, is missing in %s", full, fe_shape_text(l->arena, dim, rank), l->weights->path);
+    fe_fail(l, E_WEIGHT, "%s, of shape %s, is missing in %s", full, fe_shape_text(l->arena, dim, rank),
+            l->weights->path);
     if (l->weights->ntensor)
-        yir_diag_note(l->diags, (struct yir_loc){ l->weights->file, 0, 0 }, "the file holds %zu tensors, the first is %s",
-                      l->weights->ntensor, l->weights->tensor[0].name);
+        yir_diag_note(l->diags, (struct yir_loc){l->weights->file, 0, 0},
+                      "the file holds %zu tensors, the first is %s", l->weights->ntensor,
+                      l->weights->tensor[0].name);
     return YIR_NONE;
 }
 
 /* Compares shapes; soft dimensions of dim become the file's. */
-static int settle_shape(struct fe_lower *l, const struct fe_tensor *t, const char *full, int64_t *dim, int rank, unsigned flags)
+static int settle_shape(struct fe_lower *l, const struct fe_tensor *t, const char *full, int64_t *dim,
+                        int rank, unsigned flags)
 {
     bool same = t->rank == rank, fits = same;
     for (int i = 0; i < rank && fits; i++) {
@@ -252,14 +261,17 @@ static int settle_shape(struct fe_lower *l, const struct fe_tensor *t, const cha
         fits = (flags & (unsigned)FE_W_SOFT0 << i) != 0 && t->dim[i] > 0;
     }
     if (same) return 0;
-    const char *expected = fe_shape_text(l->arena, dim, rank), *found = fe_shape_text(l->arena, t->dim, t->rank);
+    const char *expected = fe_shape_text(l->arena, dim, rank),
+               *found = fe_shape_text(l->arena, t->dim, t->rank);
     if (!fits) {
         if (l->nmissing++ == 0)
-            fe_fail(l, E_WEIGHT, "%s: expected shape %s, found %s in %s", full, expected, found, l->weights->path);
+            fe_fail(l, E_WEIGHT, "%s: expected shape %s, found %s in %s", full, expected, found,
+                    l->weights->path);
         return -1;
     }
-    if (l->nmisfit++ == 0) l->first = (struct fe_misfit){ full, expected, found };
-    for (int i = 0; i < rank; i++) dim[i] = t->dim[i];
+    if (l->nmisfit++ == 0) l->first = (struct fe_misfit){full, expected, found};
+    for (int i = 0; i < rank; i++)
+        dim[i] = t->dim[i];
     return 0;
 }
 
@@ -268,20 +280,24 @@ static uint64_t count_elements(struct fe_lower *l, const int64_t *dim, int rank)
 {
     uint64_t n = 1;
     bool ok = true;
-    for (int i = 0; i < rank; i++) ok = ok && dim[i] > 0 && dim[i] <= YIR_MAX_DIM && yir_mul_u64(n, (uint64_t)dim[i], &n);
+    for (int i = 0; i < rank; i++)
+        ok = ok && dim[i] > 0 && dim[i] <= YIR_MAX_DIM && yir_mul_u64(n, (uint64_t)dim[i], &n);
     if (ok && n <= MAX_ELEMENTS && l->nelem + n <= MAX_ELEMENTS) {
         l->nelem += n;
         return n;
     }
-    if (!l->full) fe_fail(l, E_LIMIT, "the network has more than %llu weights", (unsigned long long)MAX_ELEMENTS);
+    if (!l->full)
+        fe_fail(l, E_LIMIT, "the network has more than %llu weights", (unsigned long long)MAX_ELEMENTS);
     l->full = true;
     return 0;
 }
 
-static yir_ref add_weight(struct fe_lower *l, const char *full, const int64_t *dim, int rank, const float *data)
+static yir_ref add_weight(struct fe_lower *l, const char *full, const int64_t *dim, int rank,
+                          const float *data)
 {
-    struct yir_tdesc d = { .dtype = YIR_F32, .layout = rank == 4 ? YIR_OIHW : YIR_ROW, .rank = rank };
-    for (int i = 0; i < rank; i++) d.dim[i] = dim[i];
+    struct yir_tdesc d = {.dtype = YIR_F32, .layout = rank == 4 ? YIR_OIHW : YIR_ROW, .rank = rank};
+    for (int i = 0; i < rank; i++)
+        d.dim[i] = dim[i];
     if (yir_kind(yir_find_weight(l->func, full)) != YIR_NIL) {
         fe_fail(l, E_ROW, "two modules have the weight %s", full);
         return YIR_NONE;
@@ -293,7 +309,7 @@ yir_ref fe_weight(struct fe_lower *l, const char *name, const int64_t *dim, int 
 {
     const char *full = full_name(l, name);
     const struct fe_tensor *t = l->data ? find_tensor(l, full) : NULL;
-    int64_t d[FE_MAX_RANK] = { 0 };
+    int64_t d[FE_MAX_RANK] = {0};
     YIR_ASSERT(rank <= YIR_MAX_RANK);
     if (l->full || (!t && (flags & FE_W_OPTIONAL))) return YIR_NONE;
     memcpy(d, dim, (size_t)rank * sizeof *d);
@@ -304,8 +320,10 @@ yir_ref fe_weight(struct fe_lower *l, const char *name, const int64_t *dim, int 
     if (!n) return YIR_NONE;
     float *data = NULL;
     if (l->final && (t || l->rule)) data = yir_alloc_n(l->arena, n, sizeof *data);
-    if (data && t) fe_tensor_f32(t, data);
-    else if (data) fe_rule_fill(full, d, rank, data);
+    if (data && t)
+        fe_tensor_f32(t, data);
+    else if (data)
+        fe_rule_fill(full, d, rank, data);
     return add_weight(l, full, d, rank, data);
 }
 
@@ -330,7 +348,7 @@ yir_ref fe_op(struct fe_lower *l, enum yir_code c, const yir_ref *src, int nsrc,
     yir_ref r = yir_emit(l->func, c, src, nsrc, attr);
     if (yir_diag_errors(l->diags) == before) return r;
     l->failed = true;
-    yir_diag_note(l->diags, (struct yir_loc){ 0 }, "in module %s", l->at->path);
+    yir_diag_note(l->diags, (struct yir_loc){0}, "in module %s", l->at->path);
     return r;
 }
 
@@ -339,7 +357,8 @@ yir_ref fe_op(struct fe_lower *l, enum yir_code c, const yir_ref *src, int nsrc,
 /* Tensors that models hold beside what inference needs. */
 static bool is_ignored(const char *name)
 {
-    static const char *const ends[] = { "num_batches_tracked", "anchor_grid", "anchors", "dfl.conv.weight", ".stride", ".strides" };
+    static const char *const ends[] = {"num_batches_tracked", "anchor_grid", "anchors",
+                                       "dfl.conv.weight",     ".stride",     ".strides"};
     size_t n = strlen(name);
     for (size_t i = 0; i < YIR_COUNT(ends); i++) {
         size_t k = strlen(ends[i]);
@@ -374,16 +393,17 @@ static void warn_nonfinite(struct fe_lower *l)
         bad += n;
     }
     if (bad)
-        fe_warn(l, W_NONFINITE, "NaN or infinite values: %lld in %zu tensor%s, the first is %s", (long long)bad, tensors,
-                tensors == 1 ? "" : "s", first);
+        fe_warn(l, W_NONFINITE, "NaN or infinite values: %lld in %zu tensor%s, the first is %s",
+                (long long)bad, tensors, tensors == 1 ? "" : "s", first);
 }
 
 void fe_lower_finish(struct fe_lower *l)
 {
     if (!l->data || !l->weights) return;
-    l->row = (struct yir_loc){ l->weights->file, 0, 0 };
+    l->row = (struct yir_loc){l->weights->file, 0, 0};
     if (l->nmisfit)
-        fe_warn(l, W_DISAGREE, "%zu weight%s of other shape than the yaml gives, the first is %s: expected %s, found %s",
+        fe_warn(l, W_DISAGREE,
+                "%zu weight%s of other shape than the yaml gives, the first is %s: expected %s, found %s",
                 l->nmisfit, l->nmisfit == 1 ? "" : "s", l->first.name, l->first.expected, l->first.found);
     warn_unused(l);
     warn_nonfinite(l);
@@ -393,17 +413,20 @@ void fe_lower_finish(struct fe_lower *l)
 static const struct fe_unit *walk(const struct fe_unit *u, const struct fe_unit *top)
 {
     if (u->first) return u->first;
-    while (u != top && !u->next) u = u->parent;
+    while (u != top && !u->next)
+        u = u->parent;
     return u == top ? NULL : u->next;
 }
 
 struct fe_want *fe_wants(struct fe_lower *l, size_t *n)
 {
     size_t total = 0, k = 0;
-    for (const struct fe_unit *u = l->root; u; u = walk(u, l->root)) total += u->nwant;
+    for (const struct fe_unit *u = l->root; u; u = walk(u, l->root))
+        total += u->nwant;
     struct fe_want *all = yir_alloc_n(l->arena, total + 1, sizeof *all);
     for (const struct fe_unit *u = l->root; u; u = walk(u, l->root))
-        for (size_t i = 0; i < u->nwant; i++) all[k++] = u->want[i];
+        for (size_t i = 0; i < u->nwant; i++)
+            all[k++] = u->want[i];
     *n = total;
     return all;
 }
@@ -414,7 +437,8 @@ int64_t fe_unit_params(const struct fe_unit *u)
     for (const struct fe_unit *v = u; v; v = walk(v, u)) {
         for (size_t i = 0; i < v->nwant; i++) {
             int64_t n = 1;
-            for (int k = 0; k < v->want[i].rank; k++) n *= v->want[i].dim[k];
+            for (int k = 0; k < v->want[i].rank; k++)
+                n *= v->want[i].dim[k];
             total += v->want[i].counted ? n : 0;
         }
     }

@@ -1,11 +1,12 @@
-/* One build of a network: what model.c sets up, lower.c keeps, and heads tell. Lowerings of modules use model.h alone. */
+/* One build of a network: what model.c sets up, lower.c keeps, and heads tell. */
 #ifndef FE_LOWER_H
 #define FE_LOWER_H
 
 #include "activation.h"
 #include "model.h"
 
-enum fe_dialect { FE_UL = 1, FE_Y5 = 2, FE_X = 4 }; /* Ultralytics, the yolov5 and yolov3 repositories, YOLOX */
+/* Ultralytics, the yolov5 and yolov3 repositories, YOLOX. */
+enum fe_dialect { FE_UL = 1, FE_Y5 = 2, FE_X = 4 };
 
 struct fe_unit { /* a module of the network; its state_dict entries come before its children's */
     const char *name, *path;
@@ -50,7 +51,7 @@ struct fe_lower {
     double width, max_channels;
     const char **reported; /* module names that were complained of */
     size_t nreported, cap_reported;
-    int64_t rounded[2]; /* the first channel count that rounding up to 8 alone changed: as written, and the result */
+    int64_t rounded[2]; /* first channel count that rounding up to 8 alone changed: as written, result */
     struct yir_loc rounded_at;
     double stride[FE_MAX_LEVELS]; /* of the levels, from the build before; 0: to be computed */
     int64_t input_height;
@@ -78,7 +79,8 @@ void fe_enter(struct fe_lower *l, const char *path, struct yir_loc row);
 /* Reports at the current row and marks the build failed. */
 YIR_PRINTF(3, 4) int fe_fail(struct fe_lower *l, enum yir_diag_id id, const char *fmt, ...);
 /* At another place of the description; the row's when loc is none. */
-YIR_PRINTF(4, 5) int fe_fail_at(struct fe_lower *l, struct yir_loc loc, enum yir_diag_id id, const char *fmt, ...);
+YIR_PRINTF(4, 5)
+int fe_fail_at(struct fe_lower *l, struct yir_loc loc, enum yir_diag_id id, const char *fmt, ...);
 /* Warns, in the final build only. */
 YIR_PRINTF(3, 4) void fe_warn(struct fe_lower *l, enum yir_diag_id id, const char *fmt, ...);
 

@@ -1,4 +1,5 @@
-/* Description and weights to IR: settles what they disagree on, builds once to learn the strides, once for good. */
+/* Description and weights to IR: settles what they disagree on, builds once to learn the strides, then for
+ * good. */
 #include "describe.h"
 #include "heads.h"
 #include "names.h"
@@ -30,7 +31,7 @@ struct size {
 
 struct network { /* of one build */
     struct fe_lower *lower;
-    yir_ref *out;      /* of each row */
+    yir_ref *out; /* of each row */
     struct fe_layer *layer;
 };
 
@@ -44,13 +45,16 @@ static yir_ref lower_times(struct fe_lower *l, struct fe_site *s, int64_t times)
 {
     if (times == 1) return s->module->lower(l, s);
     if (s->nin > 1)
-        return fe_fail(l, E_ARGS, "%s of %d inputs can't be repeated %lld times: it gives one", s->module->name, s->nin, (long long)times),
+        return fe_fail(l, E_ARGS, "%s of %d inputs can't be repeated %lld times: it gives one",
+                       s->module->name, s->nin, (long long)times),
                YIR_NONE;
     yir_ref x = s->in[0];
     for (int64_t i = 0; i < times && yir_kind(x) != YIR_NIL; i++) {
         if (i && fe_channels(l, x) != s->c1)
-            return fe_fail(l, E_ARGS, "%s repeated %lld times needs as many channels out as in, not %lld and %lld", s->module->name,
-                           (long long)times, (long long)fe_channels(l, x), (long long)s->c1), YIR_NONE;
+            return fe_fail(l, E_ARGS,
+                           "%s repeated %lld times needs as many channels out as in, not %lld and %lld",
+                           s->module->name, (long long)times, (long long)fe_channels(l, x), (long long)s->c1),
+                   YIR_NONE;
         s->in = &x;
         fe_child(l, yir_format(l->arena, "%lld", (long long)i));
         yir_ref y = s->module->lower(l, s);
@@ -71,32 +75,45 @@ static int check_place(struct fe_lower *l, const struct fe_row *row, const struc
     bool head = (m->flags & FE_M_HEAD) != 0;
     if (row->nfrom > 1 && !(m->flags & (FE_M_HEAD | FE_M_JOINS)))
         return fe_fail(l, E_FROM, "row %d: %s takes one input, not %d", row->index, row->module, row->nfrom);
-    if (head && !last) return fe_fail_at(l, row->module_loc, E_ROW, "row %d: rows follow the head %s", row->index, row->module);
-    if (!head && last) return fe_fail_at(l, row->module_loc, E_ROW, "row %d: the last row must be a head as Detect, not %s", row->index, row->module);
+    if (head && !last)
+        return fe_fail_at(l, row->module_loc, E_ROW, "row %d: rows follow the head %s", row->index,
+                          row->module);
+    if (!head && last)
+        return fe_fail_at(l, row->module_loc, E_ROW, "row %d: the last row must be a head as Detect, not %s",
+                          row->index, row->module);
     return 0;
 }
 
-static void lower_row(struct network *n, const struct fe_row *row, const struct fe_scale *scale, bool last)
+/* false when a row it reads gave nothing, which was reported there. */
+static bool take_inputs(const struct network *n, const struct fe_row *row, struct fe_site *s)
 {
-    struct fe_lower *l = n->lower;
-    struct fe_site s = { .nin = row->nfrom, .n = 1 };
-    fe_enter(l, row->path, row->loc);
-    s.module = fe_module_find(l, row->module_loc, row->module);
-    if (!s.module || check_place(l, row, s.module, last)) return;
-    yir_ref *in = yir_alloc_n(l->arena, (size_t)row->nfrom, sizeof *in);
+    yir_ref *in = yir_alloc_n(n->lower->arena, (size_t)row->nfrom, sizeof *in);
     bool known = true;
     for (int i = 0; i < row->nfrom; i++) {
         in[i] = input_of(n, row->from[i]);
         known = known && yir_kind(in[i]) != YIR_NIL;
     }
-    s.in = in;
-    s.c1 = fe_channels(l, in[0]);
+    s->in = in;
+    s->nin = row->nfrom;
+    s->c1 = fe_channels(n->lower, in[0]);
+    return known;
+}
+
+static void lower_row(struct network *n, const struct fe_row *row, const struct fe_scale *scale, bool last)
+{
+    struct fe_lower *l = n->lower;
+    struct fe_site s = {.n = 1};
+    fe_enter(l, row->path, row->loc);
+    s.module = fe_module_find(l, row->module_loc, row->module);
+    if (!s.module || check_place(l, row, s.module, last)) return;
+    bool known = take_inputs(n, row, &s);
     int64_t times = s.module->flags & FE_M_HEAD ? 1 : fe_scale_repeats(row->repeats, scale->depth);
     if (s.module->flags & FE_M_REPEATS) {
         s.n = times;
         times = 1;
     }
-    n->layer[row->index] = (struct fe_layer){ .index = row->index, .type = type_text(l, s.module, times), .loc = row->loc };
+    n->layer[row->index] =
+        (struct fe_layer){.index = row->index, .type = type_text(l, s.module, times), .loc = row->loc};
     if (fe_args_bind(l, &s, row->args) || !known) return;
     const struct fe_unit *unit = l->at;
     n->out[row->index] = lower_times(l, &s, times);
@@ -126,20 +143,26 @@ static void set_defaults(const struct build *b, const struct fe_scale *scale, st
 }
 
 /* Builds the network into n; false after reporting. l's fields data and final are set by the caller. */
-static bool build_network(const struct build *b, const struct fe_scale *scale, struct size size, struct fe_lower *l, struct network *n)
+static bool build_network(const struct build *b, const struct fe_scale *scale, struct size size,
+                          struct fe_lower *l, struct network *n)
 {
     set_defaults(b, scale, l);
-    l->func = yir_func_new(b->arena, b->types, b->diags, fe_model_name(b->arena, &b->desc, b->opts, scale->name));
+    l->func =
+        yir_func_new(b->arena, b->types, b->diags, fe_model_name(b->arena, &b->desc, b->opts, scale->name));
     l->func->image_div = b->desc.input_div;
     l->func->image_bgr = b->desc.input_bgr;
     l->input_height = size.height;
     fe_lower_init(l);
-    struct yir_tdesc in = { .dtype = YIR_F32, .layout = YIR_NCHW, .rank = 4, .dim = { size.batch, b->desc.ch, size.height, size.width } };
+    struct yir_tdesc in = {.dtype = YIR_F32,
+                           .layout = YIR_NCHW,
+                           .rank = 4,
+                           .dim = {size.batch, b->desc.ch, size.height, size.width}};
     yir_add_input(l->func, "images", yir_type_of(b->types, &in));
-    *n = (struct network){ .lower = l };
+    *n = (struct network){.lower = l};
     n->out = yir_alloc_n(b->arena, (size_t)b->desc.nrow, sizeof *n->out);
     n->layer = yir_alloc_n(b->arena, (size_t)b->desc.nrow, sizeof *n->layer);
-    for (int i = 0; i < b->desc.nrow && !l->full; i++) lower_row(n, &b->desc.row[i], scale, i == b->desc.nrow - 1);
+    for (int i = 0; i < b->desc.nrow && !l->full; i++)
+        lower_row(n, &b->desc.row[i], scale, i == b->desc.nrow - 1);
     return !l->failed;
 }
 
@@ -174,13 +197,14 @@ static int settle_nc(struct build *b)
 {
     int64_t asked = b->opts->nc, yaml = b->desc.nc, found = nc_of_weights(b);
     const struct fe_value *key = fe_get(b->desc.root, "nc");
-    struct yir_loc loc = key ? key->loc : (struct yir_loc){ 0 };
+    struct yir_loc loc = key ? key->loc : (struct yir_loc){0};
     if (asked && found && asked != found)
-        return yir_diag(b->diags, (struct yir_loc){ b->weights->file, 0, 0 }, E_NC, "--nc asks for %lld classes, the weights have %lld",
-                        (long long)asked, (long long)found);
+        return yir_diag(b->diags, (struct yir_loc){b->weights->file, 0, 0}, E_NC,
+                        "--nc asks for %lld classes, the weights have %lld", (long long)asked,
+                        (long long)found);
     if (!asked && found && yaml && found != yaml)
-        yir_diag(b->diags, loc, W_DISAGREE, "nc is %lld in the yaml, but %s has %lld classes, which decides", (long long)yaml,
-                 b->weights->path, (long long)found);
+        yir_diag(b->diags, loc, W_DISAGREE, "nc is %lld in the yaml, but %s has %lld classes, which decides",
+                 (long long)yaml, b->weights->path, (long long)found);
     b->nc_fixed = asked || found;
     b->nc = asked ? asked : found ? found : yaml;
     if (b->nc) return 0;
@@ -189,7 +213,7 @@ static int settle_nc(struct build *b)
 
 /* --- scale and strides, by builds without data -------------------------------------------------------------- */
 
-struct fit { /* how far the weights are from what a scale wants; convolution weights only, so that fused files fit too */
+struct fit { /* how far the weights are from what a scale wants; matrices only, so that fused files fit too */
     size_t wrong, unwanted;
     const char *name, *expected, *found; /* the first that is wrong; found NULL: missing */
 };
@@ -202,7 +226,7 @@ static bool is_compared(const char *name, int rank)
 
 static struct fit measure_fit(const struct build *b, struct fe_lower *l)
 {
-    struct fit f = { 0 };
+    struct fit f = {0};
     size_t n, compared = 0;
     const struct fe_want *want = fe_wants(l, &n);
     for (size_t i = 0; i < n; i++) {
@@ -210,7 +234,8 @@ static struct fit measure_fit(const struct build *b, struct fe_lower *l)
         if (!is_compared(w->name, w->rank)) continue;
         const struct fe_tensor *t = fe_weights_find(b->weights, w->name);
         compared += t != NULL;
-        if (t && t->rank == w->rank && memcmp(t->dim, w->dim, (size_t)w->rank * sizeof *w->dim) == 0) continue;
+        if (t && t->rank == w->rank && memcmp(t->dim, w->dim, (size_t)w->rank * sizeof *w->dim) == 0)
+            continue;
         if (f.wrong++) continue;
         f.name = w->name;
         f.expected = fe_shape_text(b->arena, w->dim, w->rank);
@@ -227,9 +252,9 @@ static bool try_scale(const struct build *b, int i, struct fit *f)
 {
     struct build quiet = *b;
     quiet.diags = yir_diags_new(b->arena, NULL, NULL);
-    struct fe_lower l = { 0 };
+    struct fe_lower l = {0};
     struct network n;
-    if (!build_network(&quiet, &b->desc.scale[i], (struct size){ 1, 256, 256 }, &l, &n)) return false;
+    if (!build_network(&quiet, &b->desc.scale[i], (struct size){1, 256, 256}, &l, &n)) return false;
     *f = measure_fit(b, &l);
     return true;
 }
@@ -239,7 +264,7 @@ static int fitting_scale(const struct build *b, int than)
 {
     struct fit best, f;
     int found = -1;
-    if (than < 0 || !try_scale(b, than, &best)) best = (struct fit){ .wrong = 1 };
+    if (than < 0 || !try_scale(b, than, &best)) best = (struct fit){.wrong = 1};
     if (best.wrong == 0 && best.unwanted == 0) return -1;
     for (int i = 0; i < b->desc.nscale; i++) {
         if (i == than || !try_scale(b, i, &f) || f.wrong) continue;
@@ -253,16 +278,19 @@ static int fitting_scale(const struct build *b, int than)
 
 static int report_wrong_scale(const struct build *b, int asked, int fitting)
 {
-    struct fit f = { 0 };
+    struct fit f = {0};
     try_scale(b, asked, &f);
     const char *scale = b->desc.scale[asked].name, *other = b->desc.scale[fitting].name;
-    struct yir_loc loc = { b->weights->file, 0, 0 };
+    struct yir_loc loc = {b->weights->file, 0, 0};
     if (!f.wrong)
-        return yir_diag(b->diags, loc, E_WEIGHT, "scale %s leaves %zu weights unused; the file fits scale %s", scale, f.unwanted, other);
+        return yir_diag(b->diags, loc, E_WEIGHT, "scale %s leaves %zu weights unused; the file fits scale %s",
+                        scale, f.unwanted, other);
     if (!f.found)
-        return yir_diag(b->diags, loc, E_WEIGHT, "%s: expected shape %s at scale %s, not in the file; the file fits scale %s", f.name,
+        return yir_diag(b->diags, loc, E_WEIGHT,
+                        "%s: expected shape %s at scale %s, not in the file; the file fits scale %s", f.name,
                         f.expected, scale, other);
-    return yir_diag(b->diags, loc, E_WEIGHT, "%s: expected shape %s at scale %s, found %s; the file fits scale %s", f.name, f.expected,
+    return yir_diag(b->diags, loc, E_WEIGHT,
+                    "%s: expected shape %s at scale %s, found %s; the file fits scale %s", f.name, f.expected,
                     scale, f.found, other);
 }
 
@@ -275,7 +303,8 @@ static int settle_scale(const struct build *b, int *index)
     *index = fitting >= 0 ? fitting : 0;
     const struct fe_value *scales = fe_get(b->desc.root, "scales");
     if (fitting < 0 && b->desc.nscale > 1 && !own)
-        yir_diag(b->diags, scales->loc, W_SCALE, "no scale is given by --scale or the file name; %s is used", b->desc.scale[0].name);
+        yir_diag(b->diags, scales->loc, W_SCALE, "no scale is given by --scale or the file name; %s is used",
+                 b->desc.scale[0].name);
     return 0;
 }
 
@@ -289,11 +318,11 @@ static bool strides_are_clear(const struct fe_lower *l, int64_t height)
 
 static int settle_strides(struct build *b, const struct fe_scale *scale)
 {
-    static const int64_t heights[] = { 256, 2048 };
+    static const int64_t heights[] = {256, 2048};
     for (size_t i = 0; i < YIR_COUNT(heights); i++) {
-        struct fe_lower l = { .data = b->weights != NULL };
+        struct fe_lower l = {.data = b->weights != NULL};
         struct network n;
-        if (!build_network(b, scale, (struct size){ 1, heights[i], heights[i] }, &l, &n)) return -1;
+        if (!build_network(b, scale, (struct size){1, heights[i], heights[i]}, &l, &n)) return -1;
         memcpy(b->stride, l.head.stride, sizeof b->stride);
         if (strides_are_clear(&l, heights[i])) return 0;
         memset(b->stride, 0, sizeof b->stride);
@@ -303,28 +332,35 @@ static int settle_strides(struct build *b, const struct fe_scale *scale)
 
 /* --- size --------------------------------------------------------------------------------------------------- */
 
-/* Multiple that sizes are rounded up to: the largest stride, and never less than 32, as training and letterboxing do. */
+/* Multiple that sizes are rounded up to: the largest stride, and never less than 32, as in training. */
 static int64_t size_multiple(const struct build *b)
 {
     double most = LEAST_MULTIPLE;
-    for (int i = 0; i < FE_MAX_LEVELS; i++) most = fmax(most, ceil(b->stride[i]));
+    for (int i = 0; i < FE_MAX_LEVELS; i++)
+        most = fmax(most, ceil(b->stride[i]));
     return (int64_t)most;
 }
 
-/* Image size of the training, when the checkpoint tells. */
-static bool checkpoint_size(const struct fe_weights *w, int64_t *height, int64_t *width)
+static bool read_size(struct yir_arena *a, const struct fe_value *v, int64_t *height, int64_t *width)
 {
-    static const char *const keys[] = { "train_args", "opt" };
-    for (size_t i = 0; w && i < YIR_COUNT(keys); i++) {
-        const struct fe_value *v = fe_get(fe_get(w->top, keys[i]), "imgsz"), *second = v;
-        if (v && v->kind == FE_LIST && v->n) {
-            second = v->item[v->n > 1];
-            v = v->item[0];
-        }
-        if (fe_as_int(v, height) && fe_as_int(second, width) && *height > 0 && *width > 0 && *height <= MAX_SIZE && *width <= MAX_SIZE)
-            return true;
+    if (v && v->kind == FE_STR) v = fe_literal(a, v->s, v->loc); /* metadata of safetensors are texts */
+    const struct fe_value *second = v;
+    if (v && v->kind == FE_LIST && v->n) {
+        second = v->item[v->n > 1];
+        v = v->item[0];
     }
-    return false;
+    return fe_as_int(v, height) && fe_as_int(second, width) && *height > 0 && *width > 0 &&
+           *height <= MAX_SIZE && *width <= MAX_SIZE;
+}
+
+/* Image size of the training, when the checkpoint tells. */
+static bool checkpoint_size(const struct build *b, int64_t *height, int64_t *width)
+{
+    if (!b->weights) return false;
+    const struct fe_value *top = b->weights->top;
+    return read_size(b->arena, fe_get(fe_get(top, "train_args"), "imgsz"), height, width) ||
+           read_size(b->arena, fe_get(fe_get(top, "opt"), "imgsz"), height, width) ||
+           read_size(b->arena, fe_get(top, "imgsz"), height, width);
 }
 
 static int64_t round_up(int64_t n, int64_t multiple)
@@ -337,16 +373,20 @@ static int settle_size(const struct build *b, struct size *out)
     const struct fe_model_opts *o = b->opts;
     int64_t multiple = size_multiple(b), h = o->height, w = o->width;
     if (o->batch < 1 || o->batch > MAX_BATCH)
-        return yir_diag(b->diags, (struct yir_loc){ 0 }, E_IMGSZ, "the batch must be 1 to %d, not %d", MAX_BATCH, o->batch);
+        return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ, "the batch must be 1 to %d, not %d",
+                        MAX_BATCH, o->batch);
     if ((h == 0) != (w == 0) || h < 0 || w < 0 || h > MAX_SIZE || w > MAX_SIZE)
-        return yir_diag(b->diags, (struct yir_loc){ 0 }, E_IMGSZ, "the image size must be 1 to %d, not %lldx%lld", MAX_SIZE, (long long)h,
+        return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ,
+                        "the image size must be 1 to %d, not %lldx%lld", MAX_SIZE, (long long)h,
                         (long long)w);
     bool asked = h != 0;
-    if (!asked && !checkpoint_size(b->weights, &h, &w)) h = w = b->desc.size ? b->desc.size : DEFAULT_SIZE;
-    *out = (struct size){ o->batch, round_up(h, multiple), round_up(w, multiple) };
+    if (!asked && !checkpoint_size(b, &h, &w)) h = w = b->desc.size ? b->desc.size : DEFAULT_SIZE;
+    *out = (struct size){o->batch, round_up(h, multiple), round_up(w, multiple)};
     if (asked && (out->height != h || out->width != w))
-        yir_diag(b->diags, (struct yir_loc){ 0 }, W_CHANGED, "the image size %lldx%lld (height x width) becomes %lldx%lld, multiples of %lld",
-                 (long long)h, (long long)w, (long long)out->height, (long long)out->width, (long long)multiple);
+        yir_diag(b->diags, (struct yir_loc){0}, W_CHANGED,
+                 "the image size %lldx%lld (height x width) becomes %lldx%lld, multiples of %lld",
+                 (long long)h, (long long)w, (long long)out->height, (long long)out->width,
+                 (long long)multiple);
     return 0;
 }
 
@@ -355,41 +395,57 @@ static int settle_size(const struct build *b, struct size *out)
 static void add_layer_outputs(struct fe_lower *l, const struct network *n, int nrow)
 {
     for (int i = 0; i < nrow - 1; i++)
-        if (yir_kind(n->out[i]) == YIR_VAL) yir_add_output(l->func, yir_format(l->arena, "layer.%d", i), n->out[i], true);
+        if (yir_kind(n->out[i]) == YIR_VAL)
+            yir_add_output(l->func, yir_format(l->arena, "layer.%d", i), n->out[i], true);
 }
 
 static void warn_rounding(const struct build *b, struct fe_lower *l)
 {
     if (!l->rounded[0] || b->weights) return;
     l->row = l->rounded_at;
-    fe_warn(l, W_CHANGED, "channel counts are rounded up to multiples of 8: %lld becomes %lld", (long long)l->rounded[0],
-            (long long)l->rounded[1]);
+    fe_warn(l, W_CHANGED, "channel counts are rounded up to multiples of 8: %lld becomes %lld",
+            (long long)l->rounded[0], (long long)l->rounded[1]);
 }
 
-static const struct fe_model *describe_result(const struct build *b, const struct fe_scale *scale, struct size size, struct fe_lower *l,
-                                              const struct network *n)
+static const struct fe_model *describe_result(const struct build *b, const struct fe_scale *scale,
+                                              struct size size, struct fe_lower *l, const struct network *n)
 {
     struct fe_model *m = yir_alloc(b->arena, sizeof *m);
     double *stride = yir_alloc_n(b->arena, FE_MAX_LEVELS, sizeof *stride);
     memcpy(stride, l->head.stride, FE_MAX_LEVELS * sizeof *stride);
     *m = (struct fe_model){
-        .func = l->func, .name = l->func->name, .task = "detect", .head = l->head.kind,
-        .nc = (int)l->nc, .nl = l->head.nl, .reg_max = l->head.reg_max, .na = l->head.na,
-        .stride_max = (int)size_multiple(b), .stride = stride,
-        .letterbox = b->desc.letterbox, .conf = 0.25f, .iou = l->head.iou, .max_det = 300,
-        .batch = (int)size.batch, .height = (int)size.height, .width = (int)size.width,
-        .layer = n->layer, .nlayer = b->desc.nrow, .scale = scale->name,
-        .input_div = b->desc.input_div, .input_bgr = b->desc.input_bgr,
+        .func = l->func,
+        .name = l->func->name,
+        .task = "detect",
+        .head = l->head.kind,
+        .nc = (int)l->nc,
+        .nl = l->head.nl,
+        .reg_max = l->head.reg_max,
+        .na = l->head.na,
+        .stride_max = (int)size_multiple(b),
+        .stride = stride,
+        .letterbox = b->desc.letterbox,
+        .conf = 0.25f,
+        .iou = l->head.iou,
+        .max_det = 300,
+        .batch = (int)size.batch,
+        .height = (int)size.height,
+        .width = (int)size.width,
+        .layer = n->layer,
+        .nlayer = b->desc.nrow,
+        .scale = scale->name,
+        .input_div = b->desc.input_div,
+        .input_bgr = b->desc.input_bgr,
     };
     m->want = fe_wants(l, &m->nwant);
     m->names = fe_names(b->arena, b->diags, b->weights, b->desc.root, l->nc);
     return m;
 }
 
-const struct fe_model *fe_model_build(struct yir_arena *a, struct yir_types *t, struct yir_diags *d, const struct fe_value *root,
-                                      const struct fe_model_opts *o)
+const struct fe_model *fe_model_build(struct yir_arena *a, struct yir_types *t, struct yir_diags *d,
+                                      const struct fe_value *root, const struct fe_model_opts *o)
 {
-    struct build b = { .arena = a, .types = t, .diags = d, .opts = o };
+    struct build b = {.arena = a, .types = t, .diags = d, .opts = o};
     struct size size;
     int scale;
     if (o->weights && o->weights->kind != FE_WEIGHTS_RULE) b.weights = o->weights;
@@ -398,7 +454,7 @@ const struct fe_model *fe_model_build(struct yir_arena *a, struct yir_types *t, 
     if (settle_nc(&b) || settle_scale(&b, &scale)) return NULL;
     const struct fe_scale *s = &b.desc.scale[scale];
     if (settle_strides(&b, s) || settle_size(&b, &size)) return NULL;
-    struct fe_lower l = { .data = b.weights != NULL, .final = true };
+    struct fe_lower l = {.data = b.weights != NULL, .final = true};
     struct network n;
     if (!build_network(&b, s, size, &l, &n)) return NULL;
     fe_lower_finish(&l);

@@ -7,15 +7,16 @@
 
 /* --- yaml (yaml.c) ------------------------------------------------------------------------------------------ */
 
-/* Reads a model file by libyaml events into a literal tree, with PyYAML's scalar rules; NULL after reporting. */
+/* Reads a model file by libyaml events into a literal tree, with PyYAML's scalar rules; NULL after
+ * reporting. */
 const struct fe_value *fe_yaml_read(struct yir_arena *a, struct yir_diags *d, const char *path);
-const struct fe_value *fe_yaml_parse(struct yir_arena *a, struct yir_diags *d, const char *name, const char *text,
-                                     size_t len);
+const struct fe_value *fe_yaml_parse(struct yir_arena *a, struct yir_diags *d, const char *name,
+                                     const char *text, size_t len);
 
 /* --- building (model.c) ------------------------------------------------------------------------------------- */
 
 struct fe_model_opts {
-    const char *path;                /* file the description came from: scale letter and model name; "" for pickled ones */
+    const char *path;                /* model file: gives the name, and the scale of a yaml */
     const char *scale;               /* --scale, or NULL */
     int nc;                          /* --nc, 0: yaml's or the weights' */
     int batch, height, width;        /* height 0: the checkpoint's size, else the family's default */
@@ -41,7 +42,7 @@ struct fe_want {           /* a weight that the model wants, un-fused, in state_
 };
 
 struct fe_model {
-    struct yir_func *func; /* un-fused fp32; input `images`; outputs as rule-weights.md section 5 names them */
+    struct yir_func *func; /* un-fused fp32; input `images`; outputs `decoded` and what the head gives */
     const char *name;      /* "yolov8n" */
     const char *task;      /* "detect" */
     enum fe_head head;
@@ -61,12 +62,12 @@ struct fe_model {
     bool input_bgr;
 };
 
-/* root: the description (FE_DICT). NULL after reporting; several mistakes are reported at once where that helps. */
+/* root: the description (FE_DICT). NULL after reporting, several mistakes at once where that helps. */
 const struct fe_model *fe_model_build(struct yir_arena *a, struct yir_types *t, struct yir_diags *d,
                                       const struct fe_value *root, const struct fe_model_opts *o);
 
-/* A model file that does not exist under its own name but does without its scale (yolov8n.yaml -> yolov8.yaml,
- * yolox_nano.yaml -> yolox.yaml), or path itself. Name and scale of the model still come from `path`. */
+/* A model file that does not exist under its own name but does without its scale (yolov8n.yaml ->
+ * yolov8.yaml, yolox_nano.yaml -> yolox.yaml), or path itself. Name and scale still come from `path`. */
 const char *fe_model_file(struct yir_arena *a, const char *path);
 
 /* One line a module: name and arguments (`yoloc --list-modules`). */
@@ -74,19 +75,20 @@ void fe_modules_list(struct yir_str *out);
 
 /* --- what lowerings call (lower.c) -------------------------------------------------------------------------- */
 
-/* Lowerings build the network with these alone, never yir_ directly: a text form of modules will call the same. */
+/* Lowerings build the network with these alone, never yir_ directly: a text form of modules will call them
+ * too. */
 struct fe_lower; /* state of one build: function, weights, current path, defaults */
 
-/* Enters the child `name` ("cv1", "m.0") and leaves it again. The pickled object there, if any, is then consulted by
- * fe_int and fe_float. */
+/* Enters the child `name` ("cv1", "m.0") and leaves it again. The pickled object there, if any, is then
+ * consulted by fe_int and fe_float. */
 void fe_child(struct fe_lower *l, const char *name);
 void fe_leave(struct fe_lower *l);
 
 /* Children in state_dict order (comma-joined), for modules that do not first use them in that order. */
 void fe_order(struct fe_lower *l, const char *names);
 
-/* A parameter of the current module: the pickled attribute `key` when there is one, else `implied`. `at` picks an element
- * of a tuple; a scalar serves for every `at`. */
+/* A parameter of the current module: the pickled attribute `key` when there is one, else `implied`. `at`
+ * picks an element of a tuple; a scalar serves for every `at`. */
 int64_t fe_int(struct fe_lower *l, const char *key, int at, int64_t implied);
 double fe_float(struct fe_lower *l, const char *key, double implied);
 
@@ -96,8 +98,9 @@ enum {
     FE_W_SOFT0 = 4     /* << dimension: the file may settle it */
 };
 
-/* The weight "<path>.<name>" as an IR weight. dim: wanted shape; where the file's differs, soft dimensions are taken from
- * it (W_DISAGREE at the end), others are E_WEIGHT. NIL when optional and absent, and after an error. */
+/* The weight "<path>.<name>" as an IR weight. dim: wanted shape; where the file's differs, soft dimensions
+ * are taken from it (W_DISAGREE at the end), others are E_WEIGHT. NIL when optional and absent, and after an
+ * error. */
 yir_ref fe_weight(struct fe_lower *l, const char *name, const int64_t *dim, int rank, unsigned flags);
 
 /* Shape of "<path>.<name>" in the weights file, as far as it is to be followed: dim[] and the rank, or 0. */

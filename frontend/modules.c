@@ -5,18 +5,19 @@
 
 enum { MAX_CHANNELS = 65536, MAX_KERNEL = 255, MAX_INT = 1 << 20 };
 
-#define UL FE_UL
-#define Y5 FE_Y5
-#define X FE_X
-#define ANY (FE_UL | FE_Y5 | FE_X)
-#define SCALED FE_M_SCALED
+#define UL      FE_UL
+#define Y5      FE_Y5
+#define X       FE_X
+#define ANY     (FE_UL | FE_Y5 | FE_X)
+#define SCALED  FE_M_SCALED
 #define REPEATS FE_M_REPEATS
-#define HEAD FE_M_HEAD
-#define JOINS FE_M_JOINS
+#define HEAD    FE_M_HEAD
+#define JOINS   FE_M_JOINS
 
 static const struct fe_module table[] = {
-#define MODULE(name, alias, dialects, flags, lowering, schema) { name, alias, dialects, flags, fe_low_##lowering, schema },
-#define LATER(name) { name, "", ANY, 0, NULL, "" },
+#define MODULE(name, alias, dialects, flags, lowering, schema)                                               \
+    {name, alias, dialects, flags, fe_low_##lowering, schema},
+#define LATER(name) {name, "", ANY, 0, NULL, ""},
 #include "modules.def"
 #undef MODULE
 #undef LATER
@@ -28,7 +29,9 @@ static const struct fe_module *find_module(unsigned dialects, const char *name)
 {
     for (size_t i = 0; i < YIR_COUNT(table); i++) {
         const struct fe_module *m = &table[i];
-        if ((m->dialects & dialects) && (strcmp(m->name, name) == 0 || (*m->alias && strcmp(m->alias, name) == 0))) return m;
+        if ((m->dialects & dialects) &&
+            (strcmp(m->name, name) == 0 || (*m->alias && strcmp(m->alias, name) == 0)))
+            return m;
     }
     return NULL;
 }
@@ -47,10 +50,12 @@ static bool is_first(struct fe_lower *l, const char *name)
 static int report_unknown(struct fe_lower *l, struct yir_loc loc, const char *name)
 {
     const char *names[YIR_COUNT(table)];
-    for (size_t i = 0; i < YIR_COUNT(table); i++) names[i] = table[i].name;
+    for (size_t i = 0; i < YIR_COUNT(table); i++)
+        names[i] = table[i].name;
     const char *near = yir_nearest(name, names, YIR_COUNT(table));
     if (near) return fe_fail_at(l, loc, E_MODULE, "unknown module %s; did you mean %s?", name, near);
-    return fe_fail_at(l, loc, E_MODULE, "unknown module %s; `yoloc --list-modules` lists those that are known", name);
+    return fe_fail_at(l, loc, E_MODULE,
+                      "unknown module %s; `yoloc --list-modules` lists those that are known", name);
 }
 
 const struct fe_module *fe_module_find(struct fe_lower *l, struct yir_loc loc, const char *name)
@@ -67,7 +72,7 @@ const struct fe_module *fe_module_find(struct fe_lower *l, struct yir_loc loc, c
 
 /* --- arguments ---------------------------------------------------------------------------------------------- */
 
-struct field { /* "name:kind=default" of a schema */
+struct field {               /* "name:kind=default" of a schema */
     const char *name, *dflt; /* dflt NULL: required */
     size_t len;
     char kind;
@@ -81,7 +86,7 @@ static bool next_field(struct yir_arena *a, const char **schema, struct field *f
     if (n == 0) return false;
     const char *colon = memchr(s, ':', n), *eq = memchr(s, '=', n);
     YIR_ASSERT(colon);
-    *f = (struct field){ .name = s, .len = (size_t)(colon - s), .kind = colon[1] };
+    *f = (struct field){.name = s, .len = (size_t)(colon - s), .kind = colon[1]};
     if (eq) f->dflt = yir_strndup(a, eq + 1, (size_t)(s + n - eq - 1));
     *schema = s + n;
     return true;
@@ -90,10 +95,10 @@ static bool next_field(struct yir_arena *a, const char **schema, struct field *f
 /* Values of names that a description may use as arguments; NULL for other texts. */
 static const struct fe_value *named_value(struct fe_lower *l, const struct fe_value *v)
 {
-    static const char *const keys[] = { "anchors", "kpt_shape", "reg_max", "end2end", "scale", "ch" };
+    static const char *const keys[] = {"anchors", "kpt_shape", "reg_max", "end2end", "scale", "ch"};
     if (strcmp(v->s, "nc") == 0) {
         struct fe_value *nc = yir_alloc(l->arena, sizeof *nc);
-        *nc = (struct fe_value){ .kind = FE_INT, .loc = v->loc, .i = l->nc, .f = (double)l->nc };
+        *nc = (struct fe_value){.kind = FE_INT, .loc = v->loc, .i = l->nc, .f = (double)l->nc};
         return nc;
     }
     for (size_t i = 0; i < YIR_COUNT(keys); i++)
@@ -101,7 +106,8 @@ static const struct fe_value *named_value(struct fe_lower *l, const struct fe_va
     return NULL;
 }
 
-/* The value an argument stands for: texts that name something, or that are literals ("None", "1e-3"), are replaced. */
+/* The value an argument stands for: texts that name something, or that are literals as "None", are
+ * replaced. */
 static const struct fe_value *resolve(struct fe_lower *l, const struct fe_value *v)
 {
     if (v->kind != FE_STR) return v;
@@ -113,16 +119,26 @@ static const struct fe_value *resolve(struct fe_lower *l, const struct fe_value 
 static const char *kind_text(char kind)
 {
     switch (kind) {
-    case 'c': return "a channel count (1 to 65536)";
-    case 'i': return "an integer";
-    case 'k': return "an integer or a pair of integers";
-    case 'p': return "None, an integer or a pair of integers";
-    case 'b': return "True or False";
-    case 'f': return "a number";
-    case 'l': return "a list of integers";
-    case 'a': return "True, False or an activation";
-    case 's': return "a text";
-    default: return "something else";
+    case 'c':
+        return "a channel count (1 to 65536)";
+    case 'i':
+        return "an integer";
+    case 'k':
+        return "an integer or a pair of integers";
+    case 'p':
+        return "None, an integer or a pair of integers";
+    case 'b':
+        return "True or False";
+    case 'f':
+        return "a number";
+    case 'l':
+        return "a list of integers";
+    case 'a':
+        return "True, False or an activation";
+    case 's':
+        return "a text";
+    default:
+        return "something else";
     }
 }
 
@@ -138,7 +154,8 @@ static bool take_pair(struct fe_arg *a, const struct fe_value *v)
         a->i[1] = a->i[0];
         return ok;
     }
-    return v->n == 2 && int_between(v->item[0], 0, MAX_KERNEL, &a->i[0]) && int_between(v->item[1], 0, MAX_KERNEL, &a->i[1]);
+    return v->n == 2 && int_between(v->item[0], 0, MAX_KERNEL, &a->i[0]) &&
+           int_between(v->item[1], 0, MAX_KERNEL, &a->i[1]);
 }
 
 static bool take_list(struct fe_lower *l, struct fe_arg *a, const struct fe_value *v)
@@ -154,7 +171,7 @@ static bool take_list(struct fe_lower *l, struct fe_arg *a, const struct fe_valu
 
 static bool take_activation(struct fe_lower *l, struct fe_arg *a, const struct fe_value *v)
 {
-    a->act = (struct fe_act){ YIR_NOP, 0 };
+    a->act = (struct fe_act){YIR_NOP, 0};
     if (v->kind == FE_STR) {
         if (fe_act_parse(l->arena, l->diags, v->loc, v->s, &a->act)) l->failed = true;
         return true;
@@ -168,21 +185,32 @@ static bool take_value(struct fe_lower *l, struct fe_arg *a, const struct fe_val
 {
     a->none = v->kind == FE_NONE;
     switch (a->kind) {
-    case 'c': return int_between(v, 1, MAX_CHANNELS, &a->i[0]);
-    case 'i': return int_between(v, 0, MAX_INT, &a->i[0]);
-    case 'k': return take_pair(a, v);
-    case 'p': return a->none || take_pair(a, v);
-    case 'b': a->i[0] = v->i; return v->kind == FE_BOOL || int_between(v, 0, 1, &a->i[0]);
-    case 'f': return fe_as_float(v, &a->f) && isfinite(a->f);
-    case 'l': return take_list(l, a, v);
-    case 'a': return take_activation(l, a, v);
-    case 's': return a->none || v->kind == FE_STR;
-    default: return true;
+    case 'c':
+        return int_between(v, 1, MAX_CHANNELS, &a->i[0]);
+    case 'i':
+        return int_between(v, 0, MAX_INT, &a->i[0]);
+    case 'k':
+        return take_pair(a, v);
+    case 'p':
+        return a->none || take_pair(a, v);
+    case 'b':
+        a->i[0] = v->i;
+        return v->kind == FE_BOOL || int_between(v, 0, 1, &a->i[0]);
+    case 'f':
+        return fe_as_float(v, &a->f) && isfinite(a->f);
+    case 'l':
+        return take_list(l, a, v);
+    case 'a':
+        return take_activation(l, a, v);
+    case 's':
+        return a->none || v->kind == FE_STR;
+    default:
+        return true;
     }
 }
 
-/* Channels after width: never more than max_channels before it, a multiple of 8 after it. In yolov5's rule the outputs
- * of an anchor head are exempt. */
+/* Channels after width: never more than max_channels before it, a multiple of 8 after it. In yolov5's rule
+ * the outputs of an anchor head are exempt. */
 static int64_t scale_channels(struct fe_lower *l, int64_t c, struct yir_loc loc)
 {
     if (l->dialect == FE_Y5 && l->na && c == l->na * (l->nc + 5)) return c;
@@ -196,10 +224,11 @@ static int64_t scale_channels(struct fe_lower *l, int64_t c, struct yir_loc loc)
     return scaled < 8 ? 8 : scaled;
 }
 
-static int bind_one(struct fe_lower *l, struct fe_site *s, const struct field *f, const struct fe_value *args, size_t k)
+static int bind_one(struct fe_lower *l, struct fe_site *s, const struct field *f, const struct fe_value *args,
+                    size_t k)
 {
     struct fe_arg *a = &s->arg[s->narg++];
-    *a = (struct fe_arg){ .name = f->name, .len = f->len, .kind = f->kind, .given = k < args->n };
+    *a = (struct fe_arg){.name = f->name, .len = f->len, .kind = f->kind, .given = k < args->n};
     const struct fe_value *v = NULL;
     if (a->given) {
         a->v = v = resolve(l, args->item[k]);
@@ -208,13 +237,13 @@ static int bind_one(struct fe_lower *l, struct fe_site *s, const struct field *f
         v = f->kind == 's' ? NULL : fe_literal(l->arena, text, args->loc);
         YIR_ASSERT(v || f->kind == 's');
     } else {
-        return fe_fail_at(l, args->loc, E_ARGS, "%s needs the argument %.*s, %s", s->module->name, (int)f->len, f->name,
-                          kind_text(f->kind));
+        return fe_fail_at(l, args->loc, E_ARGS, "%s needs the argument %.*s, %s", s->module->name,
+                          (int)f->len, f->name, kind_text(f->kind));
     }
     if (v && !take_value(l, a, v)) {
         struct yir_loc loc = a->given ? args->item[k]->loc : args->loc;
-        return fe_fail_at(l, loc, E_ARGS, "%s: the argument %.*s must be %s, not %s", s->module->name, (int)f->len, f->name,
-                          kind_text(f->kind), fe_describe(l->arena, v));
+        return fe_fail_at(l, loc, E_ARGS, "%s: the argument %.*s must be %s, not %s", s->module->name,
+                          (int)f->len, f->name, kind_text(f->kind), fe_describe(l->arena, v));
     }
     if (f->kind == 'c' && (s->module->flags & FE_M_SCALED)) a->i[0] = scale_channels(l, a->i[0], v->loc);
     return 0;
@@ -230,8 +259,8 @@ int fe_args_bind(struct fe_lower *l, struct fe_site *s, const struct fe_value *a
         if (bind_one(l, s, &f, args, k)) return -1;
     }
     if (args->n <= (size_t)s->narg) return 0;
-    return fe_fail_at(l, args->item[s->narg]->loc, E_ARGS, "%s takes at most %d argument%s, not %zu", s->module->name, s->narg,
-                      s->narg == 1 ? "" : "s", args->n);
+    return fe_fail_at(l, args->item[s->narg]->loc, E_ARGS, "%s takes at most %d argument%s, not %zu",
+                      s->module->name, s->narg, s->narg == 1 ? "" : "s", args->n);
 }
 
 const struct fe_arg *fe_arg(const struct fe_site *s, const char *name)
@@ -254,7 +283,7 @@ static void put_module(struct yir_arena *a, struct yir_str *out, const struct fe
     static const struct {
         unsigned bit;
         const char *text;
-    } dialects[] = { { FE_UL, "ultralytics" }, { FE_Y5, "yolov5" }, { FE_X, "yolox" } };
+    } dialects[] = {{FE_UL, "ultralytics"}, {FE_Y5, "yolov5"}, {FE_X, "yolox"}};
     yir_str_fmt(out, "%-16s [", m->name);
     const char *schema = m->schema, *comma = "";
     for (struct field f; next_field(a, &schema, &f); comma = ", ") {

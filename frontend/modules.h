@@ -47,14 +47,16 @@ struct fe_module {
 /* By name or alias, for a dialect. NULL after reporting E_MODULE (unknown) or E_UNSUPPORTED. */
 const struct fe_module *fe_module_find(struct fe_lower *l, struct yir_loc loc, const char *name);
 
-/* Types the arguments of a row (a FE_LIST) as the schema of s->module says, names as nc resolved. -1 after reporting. */
+/* Types the arguments of a row (a FE_LIST) as the schema of s->module says, names as nc resolved. -1 after
+ * reporting. */
 int fe_args_bind(struct fe_lower *l, struct fe_site *s, const struct fe_value *args);
 
 /* Arguments by name; asking for one that the schema lacks is a bug. */
 const struct fe_arg *fe_arg(const struct fe_site *s, const char *name);
 int64_t fe_arg_int(const struct fe_site *s, const char *name);
 
-#define MODULE(name, alias, dialects, flags, lowering, schema) yir_ref fe_low_##lowering(struct fe_lower *l, const struct fe_site *s);
+#define MODULE(name, alias, dialects, flags, lowering, schema) \
+    yir_ref fe_low_##lowering(struct fe_lower *l, const struct fe_site *s);
 #define LATER(name)
 #include "modules.def"
 #undef MODULE

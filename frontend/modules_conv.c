@@ -14,7 +14,8 @@ static struct fe_conv conv_of_row(struct fe_lower *l, const struct fe_site *s)
 
 static void set_padding(struct fe_conv *c, const struct fe_arg *p)
 {
-    for (int i = 0; i < 2 && !p->none; i++) c->p[i] = p->i[i];
+    for (int i = 0; i < 2 && !p->none; i++)
+        c->p[i] = p->i[i];
 }
 
 yir_ref fe_low_conv(struct fe_lower *l, const struct fe_site *s)
@@ -39,7 +40,7 @@ yir_ref fe_low_focus(struct fe_lower *l, const struct fe_site *s)
     struct fe_conv c = conv_of_row(l, s);
     set_padding(&c, fe_arg(s, "p"));
     c.g = fe_arg_int(s, "g");
-    struct yir_a_factor two = { 2 };
+    struct yir_a_factor two = {2};
     return fe_conv(l, "conv", fe_op(l, YIR_s2d, &s->in[0], 1, &two), c);
 }
 
@@ -73,7 +74,8 @@ static yir_ref ghost_child(struct fe_lower *l, const char *child, yir_ref x, str
 
 yir_ref fe_ghost_bottleneck(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s)
 {
-    struct fe_conv first = fe_conv_of(l, c2 / 2, 1, 1), last = fe_conv_of(l, c2, 1, 1), dw = fe_conv_of(l, c2 / 2, k, s);
+    struct fe_conv first = fe_conv_of(l, c2 / 2, 1, 1), last = fe_conv_of(l, c2, 1, 1),
+                   dw = fe_conv_of(l, c2 / 2, k, s);
     last.act = dw.act = fe_act_none;
     dw.g = FE_DEPTHWISE;
     yir_ref y = ghost_child(l, "conv.0", x, first);
@@ -92,7 +94,8 @@ yir_ref fe_low_ghostbottleneck(struct fe_lower *l, const struct fe_site *s)
     return fe_ghost_bottleneck(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "k"), fe_arg_int(s, "s"));
 }
 
-yir_ref fe_cross_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t g, double e, bool shortcut)
+yir_ref fe_cross_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t g, double e,
+                      bool shortcut)
 {
     struct fe_conv row = fe_conv_of(l, (int64_t)((double)c2 * e), k, s), column = fe_conv_of(l, c2, k, s);
     row.k[0] = row.s[0] = 1;
@@ -106,6 +109,6 @@ yir_ref fe_cross_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int6
 
 yir_ref fe_low_crossconv(struct fe_lower *l, const struct fe_site *s)
 {
-    return fe_cross_conv(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "k"), fe_arg_int(s, "s"), fe_arg_int(s, "g"),
-                         fe_arg(s, "e")->f, fe_arg_int(s, "shortcut") != 0);
+    return fe_cross_conv(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "k"), fe_arg_int(s, "s"),
+                         fe_arg_int(s, "g"), fe_arg(s, "e")->f, fe_arg_int(s, "shortcut") != 0);
 }

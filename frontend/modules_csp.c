@@ -46,7 +46,8 @@ static yir_ref conv3(struct fe_lower *l, yir_ref x, int64_t c, const struct inne
 }
 
 /* n blocks "m.0", "m.1" ... one after the other. */
-static yir_ref chain(struct fe_lower *l, yir_ref x, int64_t n, int64_t c, block_fn block, const struct inner *b)
+static yir_ref chain(struct fe_lower *l, yir_ref x, int64_t n, int64_t c, block_fn block,
+                     const struct inner *b)
 {
     for (int64_t i = 0; i < n && yir_kind(x) != YIR_NIL; i++) {
         fe_child(l, fe_indexed(l, "m", i));
@@ -58,7 +59,7 @@ static yir_ref chain(struct fe_lower *l, yir_ref x, int64_t n, int64_t c, block_
 
 static struct inner inner_of_row(const struct fe_site *s, int64_t k0, int64_t k1, double e)
 {
-    return (struct inner){ { k0, k1 }, e, fe_arg_int(s, "shortcut") != 0, fe_arg_int(s, "g") };
+    return (struct inner){{k0, k1}, e, fe_arg_int(s, "shortcut") != 0, fe_arg_int(s, "g")};
 }
 
 /* --- bottlenecks as rows ------------------------------------------------------------------------------------ */
@@ -97,7 +98,7 @@ static yir_ref lower_c3(struct fe_lower *l, const struct fe_site *s, block_fn bl
 {
     int64_t c2 = fe_arg_int(s, "c2"), h = hidden(c2, fe_arg(s, "e")->f);
     fe_order(l, "cv1,cv2,cv3");
-    yir_ref y[2] = { fe_conv(l, "cv1", s->in[0], fe_conv_of(l, h, 1, 1)) };
+    yir_ref y[2] = {fe_conv(l, "cv1", s->in[0], fe_conv_of(l, h, 1, 1))};
     y[0] = chain(l, y[0], s->n, fe_channels(l, y[0]), block, b);
     y[1] = fe_conv(l, "cv2", s->in[0], fe_conv_of(l, h, 1, 1));
     return fe_conv(l, "cv3", fe_concat(l, y, 2, 1), fe_conv_of(l, c2, 1, 1));
@@ -122,11 +123,11 @@ yir_ref fe_low_c3ghost(struct fe_lower *l, const struct fe_site *s)
 
 yir_ref fe_low_c3spp(struct fe_lower *l, const struct fe_site *s)
 {
-    static const char *names[2] = { "cv1", "cv2" };
+    static const char *names[2] = {"cv1", "cv2"};
     const struct fe_arg *k = fe_arg(s, "k");
     int64_t c2 = fe_arg_int(s, "c2"), h = hidden(c2, fe_arg(s, "e")->f);
     fe_order(l, "cv1,cv2,cv3");
-    yir_ref y[2] = { fe_conv(l, "cv1", s->in[0], fe_conv_of(l, h, 1, 1)) };
+    yir_ref y[2] = {fe_conv(l, "cv1", s->in[0], fe_conv_of(l, h, 1, 1))};
     fe_child(l, "m");
     y[0] = fe_spp(l, y[0], h, k->list, k->nlist, names);
     fe_leave(l);
@@ -142,7 +143,7 @@ yir_ref fe_low_bottleneckcsp(struct fe_lower *l, const struct fe_site *s)
     struct inner b = inner_of_row(s, 1, 3, 1.0);
     if (l->dialect == FE_UL) b.k[0] = 3;
     fe_order(l, "cv1,cv2,cv3,cv4,bn");
-    yir_ref y[2] = { fe_conv(l, "cv1", s->in[0], fe_conv_of(l, h, 1, 1)) };
+    yir_ref y[2] = {fe_conv(l, "cv1", s->in[0], fe_conv_of(l, h, 1, 1))};
     y[0] = chain(l, y[0], s->n, fe_channels(l, y[0]), bottleneck, &b);
     fe_child(l, "cv3");
     y[0] = fe_conv2d(l, y[0], &bare, false);
@@ -151,7 +152,7 @@ yir_ref fe_low_bottleneckcsp(struct fe_lower *l, const struct fe_site *s)
     y[1] = fe_conv2d(l, s->in[0], &bare, false);
     fe_leave(l);
     yir_ref x = fe_batchnorm(l, "bn", fe_concat(l, y, 2, 1));
-    x = fe_activate(l, x, (struct fe_act){ YIR_silu, 0 });
+    x = fe_activate(l, x, (struct fe_act){YIR_silu, 0});
     return fe_conv(l, "cv4", x, fe_conv_of(l, c2, 1, 1));
 }
 

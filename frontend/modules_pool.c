@@ -12,7 +12,9 @@ yir_ref fe_spp(struct fe_lower *l, yir_ref x, int64_t c2, const int64_t *k, size
     y[0] = fe_conv(l, names[0], x, fe_conv_of(l, half ? half : 1, 1, 1));
     for (size_t i = 0; i < nk; i++) {
         if (k[i] < 1 || k[i] > 255 || k[i] % 2 == 0)
-            return fe_fail(l, E_ARGS, "%s: a pool of size %lld does not keep the map's size", l->at->path, (long long)k[i]), YIR_NONE;
+            return fe_fail(l, E_ARGS, "%s: a pool of size %lld does not keep the map's size", l->at->path,
+                           (long long)k[i]),
+                   YIR_NONE;
         y[1 + i] = fe_maxpool(l, y[0], k[i], 1, k[i] / 2);
     }
     return fe_conv(l, names[1], fe_concat(l, y, (int)nk + 1, 1), fe_conv_of(l, c2, 1, 1));
@@ -20,7 +22,7 @@ yir_ref fe_spp(struct fe_lower *l, yir_ref x, int64_t c2, const int64_t *k, size
 
 yir_ref fe_low_spp(struct fe_lower *l, const struct fe_site *s)
 {
-    static const char *names[2] = { "cv1", "cv2" };
+    static const char *names[2] = {"cv1", "cv2"};
     const struct fe_arg *k = fe_arg(s, "k");
     return fe_spp(l, s->in[0], fe_arg_int(s, "c2"), k->list, k->nlist, names);
 }
@@ -38,7 +40,8 @@ yir_ref fe_low_sppf(struct fe_lower *l, const struct fe_site *s)
     int64_t k = fe_int(l, "kernel_size", 0, fe_arg_int(s, "k"));
     fe_leave(l);
     y[0] = fe_conv(l, "cv1", x, first);
-    for (int64_t i = 0; i < n; i++) y[i + 1] = fe_maxpool(l, y[i], k, 1, k / 2);
+    for (int64_t i = 0; i < n; i++)
+        y[i + 1] = fe_maxpool(l, y[i], k, 1, k / 2);
     yir_ref out = fe_conv(l, "cv2", fe_concat(l, y, (int)n + 1, 1), fe_conv_of(l, c2, 1, 1));
     bool add = fe_int(l, "add", 0, fe_arg_int(s, "shortcut") && s->c1 == c2) != 0;
     return add ? fe_add(l, out, x) : out;
@@ -47,24 +50,27 @@ yir_ref fe_low_sppf(struct fe_lower *l, const struct fe_site *s)
 yir_ref fe_low_maxpool(struct fe_lower *l, const struct fe_site *s)
 {
     const struct fe_arg *k = fe_arg(s, "kernel_size"), *step = fe_arg(s, "stride"), *p = fe_arg(s, "padding");
-    struct yir_a_pool a = { 0 };
+    struct yir_a_pool a = {0};
     for (int i = 0; i < 2; i++) {
         a.kernel[i] = (int32_t)fe_int(l, "kernel_size", i, k->i[i]);
         a.stride[i] = (int32_t)fe_int(l, "stride", i, step->none ? k->i[i] : step->i[i]);
         a.pad[i] = a.pad[i + 2] = (int32_t)fe_int(l, "padding", i, p->i[i]);
     }
-    if (fe_int(l, "ceil_mode", 0, 0)) return fe_fail(l, E_UNSUPPORTED, "%s: ceil_mode is not supported", l->at->path), YIR_NONE;
+    if (fe_int(l, "ceil_mode", 0, 0))
+        return fe_fail(l, E_UNSUPPORTED, "%s: ceil_mode is not supported", l->at->path), YIR_NONE;
     return fe_op(l, YIR_maxpool, &s->in[0], 1, &a);
 }
 
 yir_ref fe_low_zeropad(struct fe_lower *l, const struct fe_site *s)
 {
-    static const int from[4] = { 2, 0, 3, 1 }; /* top, left, bottom, right of left, right, top, bottom */
+    static const int from[4] = {2, 0, 3, 1}; /* top, left, bottom, right of left, right, top, bottom */
     const struct fe_arg *p = fe_arg(s, "padding");
     if (p->nlist != 1 && p->nlist != 4)
-        return fe_fail(l, E_ARGS, "ZeroPad2d: padding is one integer or [left, right, top, bottom]"), YIR_NONE;
-    struct yir_a_pad a = { .value = 0 };
-    for (int i = 0; i < 4; i++) a.pad[i] = (int32_t)fe_int(l, "padding", from[i], p->list[p->nlist == 4 ? from[i] : 0]);
+        return fe_fail(l, E_ARGS, "ZeroPad2d: padding is one integer or [left, right, top, bottom]"),
+               YIR_NONE;
+    struct yir_a_pad a = {.value = 0};
+    for (int i = 0; i < 4; i++)
+        a.pad[i] = (int32_t)fe_int(l, "padding", from[i], p->list[p->nlist == 4 ? from[i] : 0]);
     return fe_op(l, YIR_pad, &s->in[0], 1, &a);
 }
 
@@ -72,21 +78,30 @@ yir_ref fe_low_upsample(struct fe_lower *l, const struct fe_site *s)
 {
     const struct fe_arg *size = fe_arg(s, "size"), *mode = fe_arg(s, "mode");
     const struct fe_value *pickled = fe_node_attr(l->at->node, "mode");
-    const char *text = pickled && pickled->kind == FE_STR ? pickled->s : mode->v && mode->v->kind == FE_STR ? mode->v->s : "nearest";
-    if (!size->none) return fe_fail(l, E_UNSUPPORTED, "Upsample: a fixed size is not supported, only a factor"), YIR_NONE;
+    const char *text = pickled && pickled->kind == FE_STR   ? pickled->s
+                       : mode->v && mode->v->kind == FE_STR ? mode->v->s
+                                                            : "nearest";
+    if (!size->none)
+        return fe_fail(l, E_UNSUPPORTED, "Upsample: a fixed size is not supported, only a factor"), YIR_NONE;
     if (strcmp(text, "nearest") != 0)
-        return fe_fail(l, E_UNSUPPORTED, "Upsample: the mode %s is not supported, only nearest", text), YIR_NONE;
+        return fe_fail(l, E_UNSUPPORTED, "Upsample: the mode %s is not supported, only nearest", text),
+               YIR_NONE;
     double factor = fe_float(l, "scale_factor", (double)fe_arg_int(s, "scale_factor"));
     if (!(factor >= 1 && factor <= 64) || factor != floor(factor))
-        return fe_fail(l, E_UNSUPPORTED, "Upsample: the factor %g is not supported, only whole numbers", factor), YIR_NONE;
-    struct yir_a_factor a = { (int32_t)factor };
+        return fe_fail(l, E_UNSUPPORTED, "Upsample: the factor %g is not supported, only whole numbers",
+                       factor),
+               YIR_NONE;
+    struct yir_a_factor a = {(int32_t)factor};
     return fe_op(l, YIR_upsample, &s->in[0], 1, &a);
 }
 
 yir_ref fe_low_concat(struct fe_lower *l, const struct fe_site *s)
 {
     int64_t axis = fe_int(l, "d", 0, fe_arg_int(s, "dimension"));
-    if (axis != 1) return fe_fail(l, E_UNSUPPORTED, "Concat: only channels (dimension 1) are joined, not dimension %lld", (long long)axis), YIR_NONE;
+    if (axis != 1)
+        return fe_fail(l, E_UNSUPPORTED, "Concat: only channels (dimension 1) are joined, not dimension %lld",
+                       (long long)axis),
+               YIR_NONE;
     return fe_concat(l, s->in, s->nin, 1);
 }
 
@@ -101,8 +116,9 @@ yir_ref fe_low_contract(struct fe_lower *l, const struct fe_site *s)
 {
     enum { MAX_GAIN = 8 };
     int64_t gain = fe_int(l, "gain", 0, fe_arg_int(s, "gain"));
-    if (gain < 1 || gain > MAX_GAIN) return fe_fail(l, E_ARGS, "Contract: the gain must be 1 to %d", MAX_GAIN), YIR_NONE;
-    struct yir_a_factor a = { (int32_t)gain };
+    if (gain < 1 || gain > MAX_GAIN)
+        return fe_fail(l, E_ARGS, "Contract: the gain must be 1 to %d", MAX_GAIN), YIR_NONE;
+    struct yir_a_factor a = {(int32_t)gain};
     yir_ref x = fe_op(l, YIR_s2d, &s->in[0], 1, &a), part[MAX_GAIN * MAX_GAIN];
     for (int64_t row = 0; row < gain; row++)
         for (int64_t col = 0; col < gain; col++)

@@ -33,7 +33,7 @@ yir_ref fe_low_x_csp(struct fe_lower *l, const struct fe_site *s)
     int64_t c2 = fe_arg_int(s, "c2"), h = c2 / 2;
     bool shortcut = fe_arg_int(s, "shortcut") != 0;
     fe_order(l, "conv1,conv2,conv3");
-    yir_ref y[2] = { fe_conv(l, "conv1", s->in[0], fe_conv_of(l, h, 1, 1)) };
+    yir_ref y[2] = {fe_conv(l, "conv1", s->in[0], fe_conv_of(l, h, 1, 1))};
     for (int64_t i = 0; i < s->n && yir_kind(y[0]) != YIR_NIL; i++) {
         int64_t c = fe_channels(l, y[0]);
         fe_child(l, fe_indexed(l, "m", i));
@@ -48,7 +48,7 @@ yir_ref fe_low_x_csp(struct fe_lower *l, const struct fe_site *s)
 
 yir_ref fe_low_x_spp(struct fe_lower *l, const struct fe_site *s)
 {
-    static const char *names[2] = { "conv1", "conv2" };
+    static const char *names[2] = {"conv1", "conv2"};
     const struct fe_arg *k = fe_arg(s, "k");
     return fe_spp(l, s->in[0], fe_arg_int(s, "c2"), k->list, k->nlist, names);
 }
@@ -58,7 +58,8 @@ yir_ref fe_low_x_spp(struct fe_lower *l, const struct fe_site *s)
 static yir_ref two_convs(struct fe_lower *l, const char *list, int level, yir_ref x, int64_t width)
 {
     fe_child(l, list);
-    for (int i = 0; i < 2; i++) x = x_conv(l, yir_format(l->arena, "%d.%d", level, i), x, width, 3, 1);
+    for (int i = 0; i < 2; i++)
+        x = x_conv(l, yir_format(l->arena, "%d.%d", level, i), x, width, 3, 1);
     fe_leave(l);
     return x;
 }
@@ -76,13 +77,15 @@ static yir_ref x_level(struct fe_lower *l, int level, yir_ref x, int64_t width)
     fe_child(l, "stems");
     x = fe_conv(l, yir_format(l->arena, "%d", level), x, fe_conv_of(l, width, 1, 1));
     fe_leave(l);
-    yir_ref cls = two_convs(l, "cls_convs", level, x, width), reg = two_convs(l, "reg_convs", level, x, width);
+    yir_ref cls = two_convs(l, "cls_convs", level, x, width),
+            reg = two_convs(l, "reg_convs", level, x, width);
     yir_ref part[3];
     part[0] = predict(l, "reg_preds", level, reg, 4);
     part[1] = predict(l, "obj_preds", level, reg, 1);
     part[2] = predict(l, "cls_preds", level, cls, l->nc);
-    struct yir_a_stride a = { (float)fe_level_stride(l, level, part[0]) };
-    for (int i = 1; i < 3; i++) part[i] = fe_op(l, YIR_sigmoid, &part[i], 1, NULL);
+    struct yir_a_stride a = {(float)fe_level_stride(l, level, part[0])};
+    for (int i = 1; i < 3; i++)
+        part[i] = fe_op(l, YIR_sigmoid, &part[i], 1, NULL);
     x = fe_concat(l, part, 3, 1);
     return fe_op(l, YIR_x_box, &x, 1, &a);
 }
@@ -92,7 +95,8 @@ yir_ref fe_low_x_head(struct fe_lower *l, const struct fe_site *s)
     yir_ref part[FE_MAX_LEVELS];
     if (fe_head_begin(l, s, FE_HEAD_X)) return YIR_NONE;
     fe_order(l, "cls_convs,reg_convs,cls_preds,reg_preds,obj_preds,stems");
-    for (int i = 0; i < s->nin; i++) part[i] = x_level(l, i, s->in[i], fe_arg_int(s, "width"));
+    for (int i = 0; i < s->nin; i++)
+        part[i] = x_level(l, i, s->in[i], fe_arg_int(s, "width"));
     fe_output(l, "decoded", fe_concat(l, part, s->nin, 1));
     l->head.iou = 0.45f;
     return YIR_NONE;

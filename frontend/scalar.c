@@ -16,14 +16,14 @@ static bool is_one_of(const char *s, const char *const *words, size_t n)
 
 static bool is_null(const char *s)
 {
-    static const char *const words[] = { "", "~", "null", "Null", "NULL" };
+    static const char *const words[] = {"", "~", "null", "Null", "NULL"};
     return is_one_of(s, words, YIR_COUNT(words));
 }
 
 static bool is_bool(const char *s, bool *value)
 {
-    static const char *const yes[] = { "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON" };
-    static const char *const no[] = { "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF" };
+    static const char *const yes[] = {"yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"};
+    static const char *const no[] = {"no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"};
     *value = is_one_of(s, yes, YIR_COUNT(yes));
     return *value || is_one_of(s, no, YIR_COUNT(no));
 }
@@ -75,7 +75,7 @@ static enum match match_int(const char *text, struct fe_value *v)
     static const struct form {
         const char *prefix, *digits;
         unsigned base;
-    } forms[] = { { "0b", "01_", 2 }, { "0x", "0123456789abcdefABCDEF_", 16 }, { "0", "01234567_", 8 } };
+    } forms[] = {{"0b", "01_", 2}, {"0x", "0123456789abcdefABCDEF_", 16}, {"0", "01234567_", 8}};
     bool negative;
     const char *s = skip_sign(text, &negative);
     uint64_t n = 0;
@@ -130,7 +130,8 @@ static const char *skip_exponent(const char *s)
 
 static enum match match_float(const char *text, struct fe_value *v)
 {
-    static const char *const infinities[] = { ".inf", ".Inf", ".INF" }, *const nans[] = { ".nan", ".NaN", ".NAN" };
+    static const char *const infinities[] = {".inf", ".Inf", ".INF"}, *const nans[] = {".nan", ".NaN",
+                                                                                       ".NAN"};
     bool negative;
     const char *s = skip_sign(text, &negative);
     if (is_one_of(s, infinities, YIR_COUNT(infinities))) return set_float(v, negative ? -INFINITY : INFINITY);

@@ -13,7 +13,7 @@ enum { MAX_BYTES = 1 << 20, MAX_DEPTH = 32, MAX_NODES = 100000 };
 struct frame { /* a list or dict being filled */
     struct fe_value *v;
     size_t cap_item, cap_key;
-    struct fe_value *key; /* dict: read, its value is next */
+    struct fe_value *key;  /* dict: read, its value is next */
     struct fe_strmap seen; /* dict: its keys */
 };
 
@@ -47,7 +47,7 @@ static void find_lines(struct reader *r, const char *text, size_t len)
 /* libyaml counts columns in characters, diagnostics in bytes. */
 static struct yir_loc loc_of(struct reader *r, yaml_mark_t m)
 {
-    if (m.line >= r->nline) return (struct yir_loc){ r->file, (uint32_t)r->nline, 1 };
+    if (m.line >= r->nline) return (struct yir_loc){r->file, (uint32_t)r->nline, 1};
     size_t start = r->line[m.line];
     if (r->last.line != m.line || r->last.column > m.column || !r->last.offset) {
         r->last.line = m.line;
@@ -57,16 +57,18 @@ static struct yir_loc loc_of(struct reader *r, yaml_mark_t m)
     const char *s = r->text + r->last.offset;
     for (; r->last.column < m.column && *s && *s != '\n'; r->last.column++) {
         s++;
-        while (((unsigned char)*s & 0xc0) == 0x80) s++;
+        while (((unsigned char)*s & 0xc0) == 0x80)
+            s++;
     }
     r->last.offset = (size_t)(s - r->text);
-    return (struct yir_loc){ r->file, (uint32_t)m.line + 1, (uint32_t)(r->last.offset - start) + 1 };
+    return (struct yir_loc){r->file, (uint32_t)m.line + 1, (uint32_t)(r->last.offset - start) + 1};
 }
 
 /* Key of a dict as the text that must be distinct: 1 and '1' are two keys. */
 static const char *key_text(struct reader *r, const struct fe_value *k)
 {
-    return k->kind == FE_INT ? yir_format(r->arena, "i%lld", (long long)k->i) : yir_format(r->arena, "s%s", k->s);
+    return k->kind == FE_INT ? yir_format(r->arena, "i%lld", (long long)k->i)
+                             : yir_format(r->arena, "s%s", k->s);
 }
 
 static int add_key(struct reader *r, struct frame *f, struct fe_value *k)
@@ -117,11 +119,14 @@ static struct fe_value *new_value(struct reader *r, enum fe_kind kind, yaml_mark
     return v;
 }
 
-static int check_plain_node(struct reader *r, const yaml_char_t *anchor, const yaml_char_t *tag, yaml_mark_t at)
+static int check_plain_node(struct reader *r, const yaml_char_t *anchor, const yaml_char_t *tag,
+                            yaml_mark_t at)
 {
     if (anchor)
-        return yir_diag(r->diags, loc_of(r, at), E_YAML_FEATURE, "anchors (&%s) are not read", (const char *)anchor);
-    if (tag) return yir_diag(r->diags, loc_of(r, at), E_YAML_FEATURE, "tags (%s) are not read", (const char *)tag);
+        return yir_diag(r->diags, loc_of(r, at), E_YAML_FEATURE, "anchors (&%s) are not read",
+                        (const char *)anchor);
+    if (tag)
+        return yir_diag(r->diags, loc_of(r, at), E_YAML_FEATURE, "tags (%s) are not read", (const char *)tag);
     return 0;
 }
 
@@ -137,7 +142,7 @@ static int open_node(struct reader *r, enum fe_kind kind, const yaml_char_t *anc
     if (r->depth == MAX_DEPTH)
         return yir_diag(r->diags, v->loc, E_LIMIT, "nested more than %d deep", MAX_DEPTH);
     struct frame *f = &r->stack[r->depth++];
-    *f = (struct frame){ .v = v };
+    *f = (struct frame){.v = v};
     if (kind == FE_DICT) fe_strmap_init(&f->seen, r->arena, 8);
     return 0;
 }
@@ -173,7 +178,8 @@ static int take_event(struct reader *r, const yaml_event_t *e)
     case YAML_SCALAR_EVENT:
         return add_scalar(r, e);
     case YAML_SEQUENCE_START_EVENT:
-        return open_node(r, FE_LIST, e->data.sequence_start.anchor, e->data.sequence_start.tag, e->start_mark);
+        return open_node(r, FE_LIST, e->data.sequence_start.anchor, e->data.sequence_start.tag,
+                         e->start_mark);
     case YAML_MAPPING_START_EVENT:
         return open_node(r, FE_DICT, e->data.mapping_start.anchor, e->data.mapping_start.tag, e->start_mark);
     case YAML_SEQUENCE_END_EVENT:
@@ -191,7 +197,8 @@ static int take_event(struct reader *r, const yaml_event_t *e)
 static int report_syntax(struct reader *r, const yaml_parser_t *p)
 {
     const char *problem = p->problem ? p->problem : "not YAML";
-    if (p->error == YAML_MEMORY_ERROR) return yir_diag(r->diags, (struct yir_loc){ r->file, 0, 0 }, E_MEMORY, "out of memory");
+    if (p->error == YAML_MEMORY_ERROR)
+        return yir_diag(r->diags, (struct yir_loc){r->file, 0, 0}, E_MEMORY, "out of memory");
     if (p->error == YAML_READER_ERROR)
         return yir_diag_bin(r->diags, r->file, p->problem_offset, E_YAML_SYNTAX, "%s", problem);
     yir_diag(r->diags, loc_of(r, p->problem_mark), E_YAML_SYNTAX, "%s", problem);
@@ -204,7 +211,7 @@ static int read_events(struct reader *r, const char *text, size_t len)
 {
     yaml_parser_t p;
     if (!yaml_parser_initialize(&p))
-        return yir_diag(r->diags, (struct yir_loc){ r->file, 0, 0 }, E_MEMORY, "out of memory");
+        return yir_diag(r->diags, (struct yir_loc){r->file, 0, 0}, E_MEMORY, "out of memory");
     yaml_parser_set_input_string(&p, (const unsigned char *)text, len);
     int rc = 0;
     for (bool end = false; !end && rc == 0;) {
@@ -226,10 +233,15 @@ static const char *other_kind(const char *text, size_t len)
 {
     static const struct {
         const char *start, *kind;
-    } kinds[] = { { "PK\003\004", "a zip archive (a .pt checkpoint?)" }, { "\200\002", "a pickle" },
-                  { "\x89PNG", "a picture" }, { "\xff\xd8", "a picture" }, { "<!DOCTYPE", "an HTML page" },
-                  { "<!doctype", "an HTML page" }, { "<html", "an HTML page" }, { "<HTML", "an HTML page" },
-                  { "version https://git-lfs", "a Git LFS pointer, not the file itself" } };
+    } kinds[] = {{"PK\003\004", "a zip archive (a .pt checkpoint?)"},
+                 {"\200\002", "a pickle"},
+                 {"\x89PNG", "a picture"},
+                 {"\xff\xd8", "a picture"},
+                 {"<!DOCTYPE", "an HTML page"},
+                 {"<!doctype", "an HTML page"},
+                 {"<html", "an HTML page"},
+                 {"<HTML", "an HTML page"},
+                 {"version https://git-lfs", "a Git LFS pointer, not the file itself"}};
     size_t blank = strspn(text, " \t\r\n");
     for (size_t i = 0; i < YIR_COUNT(kinds); i++) {
         size_t n = strlen(kinds[i].start);
@@ -238,9 +250,10 @@ static const char *other_kind(const char *text, size_t len)
     return memchr(text, 0, len) ? "a binary file" : NULL;
 }
 
-static const struct fe_value *parse(struct yir_arena *a, struct yir_diags *d, uint32_t file, const char *text, size_t len)
+static const struct fe_value *parse(struct yir_arena *a, struct yir_diags *d, uint32_t file, const char *text,
+                                    size_t len)
 {
-    struct yir_loc whole = { file, 0, 0 };
+    struct yir_loc whole = {file, 0, 0};
     const char *kind = other_kind(text, len);
     if (kind) return yir_diag(d, whole, E_KIND, "this is no model description but %s", kind), NULL;
     struct reader *r = yir_alloc(a, sizeof *r);
@@ -253,12 +266,13 @@ static const struct fe_value *parse(struct yir_arena *a, struct yir_diags *d, ui
     return r->root;
 }
 
-const struct fe_value *fe_yaml_parse(struct yir_arena *a, struct yir_diags *d, const char *name, const char *text, size_t len)
+const struct fe_value *fe_yaml_parse(struct yir_arena *a, struct yir_diags *d, const char *name,
+                                     const char *text, size_t len)
 {
     char *copy = yir_strndup(a, text, len); /* the scanners below rely on a zero at the end */
     uint32_t file = yir_diag_file(d, name, copy, len);
     if (len > MAX_BYTES)
-        return yir_diag(d, (struct yir_loc){ file, 0, 0 }, E_LIMIT, "more than %d bytes", MAX_BYTES), NULL;
+        return yir_diag(d, (struct yir_loc){file, 0, 0}, E_LIMIT, "more than %d bytes", MAX_BYTES), NULL;
     return parse(a, d, file, copy, len);
 }
 

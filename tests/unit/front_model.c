@@ -45,7 +45,7 @@ static void setup_bench(struct bench *b)
 {
     b->arena = yir_arena_new(NULL, NULL);
     b->diags = yir_diags_new(b->arena, NULL, NULL);
-    b->opts = (struct fe_model_opts){ .path = "my.yaml", .batch = 1, .height = 64, .width = 64 };
+    b->opts = (struct fe_model_opts){.path = "my.yaml", .batch = 1, .height = 64, .width = 64};
     b->model = NULL;
 }
 
@@ -61,8 +61,9 @@ static const struct fe_model *build(struct bench *b, const char *yaml)
 
 static const char *all_text(const struct bench *b)
 {
-    struct yir_str s = { .arena = b->arena };
-    for (size_t i = 0; i < yir_diag_count(b->diags); i++) yir_str_fmt(&s, "%s\n", yir_diag_at(b->diags, i)->rendered);
+    struct yir_str s = {.arena = b->arena};
+    for (size_t i = 0; i < yir_diag_count(b->diags); i++)
+        yir_str_fmt(&s, "%s\n", yir_diag_at(b->diags, i)->rendered);
     return s.text ? s.text : "";
 }
 
@@ -108,7 +109,8 @@ static int64_t channels(const struct bench *b, const char *name)
 static size_t count_ops(const struct bench *b, enum yir_code c)
 {
     size_t n = 0;
-    for (uint32_t i = 1; i < b->model->func->nop; i++) n += b->model->func->op[i].code == c;
+    for (uint32_t i = 1; i < b->model->func->nop; i++)
+        n += b->model->func->op[i].code == c;
     return n;
 }
 
@@ -126,19 +128,21 @@ static void make_tensor(struct made *m, const char *name, const int64_t *dim, in
         yir_str_fmt(&m->header, "%s%lld", i ? "," : "", (long long)dim[i]);
         n *= (size_t)dim[i];
     }
-    for (size_t i = 0; i < n; i++) yir_str_put(&m->data, (const char *)&value, sizeof value);
+    for (size_t i = 0; i < n; i++)
+        yir_str_put(&m->data, (const char *)&value, sizeof value);
     yir_str_fmt(&m->header, "],\"data_offsets\":[%zu,%zu]}", start, m->data.len);
 }
 
 static const struct fe_weights *finish_weights(struct bench *b, struct made *m)
 {
-    struct yir_str file = { .arena = b->arena };
+    struct yir_str file = {.arena = b->arena};
     const char *header = yir_format(b->arena, "{%s}", m->header.text);
     uint64_t n = strlen(header);
     yir_str_put(&file, (const char *)&n, sizeof n);
     yir_str_put(&file, header, n);
     yir_str_put(&file, m->data.text, m->data.len);
-    const struct fe_weights *w = fe_weights_read(b->arena, b->diags, "made.safetensors", file.text, file.len, NULL);
+    const struct fe_weights *w =
+        fe_weights_read(b->arena, b->diags, "made.safetensors", file.text, file.len, NULL);
     cr_assert_not_null(w, "%s", all_text(b));
     return w;
 }
@@ -155,7 +159,7 @@ static bool keep(const char **name, int64_t *dim, int *rank)
 /* The weights that `yaml` wants at a scale, with a change. Afterwards the bench builds with them. */
 static void use_weights(struct bench *b, const char *yaml, const char *scale, change_fn change)
 {
-    struct made m = { { .arena = b->arena }, { .arena = b->arena } };
+    struct made m = {{.arena = b->arena}, {.arena = b->arena}};
     b->opts.weights = NULL;
     b->opts.scale = scale;
     expect_built(b, yaml);
@@ -189,19 +193,26 @@ Test(front_model, repeats_round_half_to_even)
         int64_t n;
         double depth;
         int64_t expected;
-    } rows[] = { { 3, 1.5, 4 }, { 5, .5, 2 }, { 9, .5, 4 }, { 6, .75, 4 }, { 7, 1.5, 10 }, { 10, .25, 2 }, { 1, .33, 1 }, { 3, .33, 1 },
-                 { 9, .33, 3 }, { 2, .1, 1 }, { 3, .67, 2 }, { 9, 1.33, 12 } };
+    } rows[] = {{3, 1.5, 4}, {5, .5, 2},  {9, .5, 4},  {6, .75, 4}, {7, 1.5, 10}, {10, .25, 2},
+                {1, .33, 1}, {3, .33, 1}, {9, .33, 3}, {2, .1, 1},  {3, .67, 2},  {9, 1.33, 12}};
     for (size_t i = 0; i < YIR_COUNT(rows); i++)
-        cr_expect_eq(fe_scale_repeats(rows[i].n, rows[i].depth), rows[i].expected, "%lld * %g", (long long)rows[i].n, rows[i].depth);
+        cr_expect_eq(fe_scale_repeats(rows[i].n, rows[i].depth), rows[i].expected, "%lld * %g",
+                     (long long)rows[i].n, rows[i].depth);
 }
 
 Test(front_model, scale_from_option_and_file_name)
 {
     static const struct {
         const char *path, *option, *scale, *name;
-    } rows[] = { { "yolov8s.yaml", NULL, "s", "yolov8s" }, { "/a/yolov8.yaml", "s", "s", "yolov8s" }, { "yolov8s-p2.yaml", "m", "m", "yolov8s-p2" },
-                 { "yolov8-p2.yaml", "m", "m", "yolov8m-p2" }, { "yolo11m.yaml", NULL, "m", "yolo11m" }, { "my.yaml", "n", "n", "my_n" },
-                 { "my.yaml", NULL, "n", "my_n" }, { "my-yolov8s-head.yaml", NULL, "s", "my-yolov8s-head" }, { "yolov8.yaml", NULL, "n", "yolov8n" } };
+    } rows[] = {{"yolov8s.yaml", NULL, "s", "yolov8s"},
+                {"/a/yolov8.yaml", "s", "s", "yolov8s"},
+                {"yolov8s-p2.yaml", "m", "m", "yolov8s-p2"},
+                {"yolov8-p2.yaml", "m", "m", "yolov8m-p2"},
+                {"yolo11m.yaml", NULL, "m", "yolo11m"},
+                {"my.yaml", "n", "n", "my_n"},
+                {"my.yaml", NULL, "n", "my_n"},
+                {"my-yolov8s-head.yaml", NULL, "s", "my-yolov8s-head"},
+                {"yolov8.yaml", NULL, "n", "yolov8n"}};
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         bench.opts.path = rows[i].path;
         bench.opts.scale = rows[i].option;
@@ -222,7 +233,9 @@ Test(front_model, scale_from_option_and_file_name)
 
 static const char *one_conv(const char *keys, int c)
 {
-    return yir_format(bench.arena, "nc: 2\n%sbackbone:\n  - [-1, 1, Conv, [%d, 3, 2]]\nhead:\n  - [-1, 1, Detect, [nc]]\n", keys, c);
+    return yir_format(bench.arena,
+                      "nc: 2\n%sbackbone:\n  - [-1, 1, Conv, [%d, 3, 2]]\nhead:\n  - [-1, 1, Detect, [nc]]\n",
+                      keys, c);
 }
 
 Test(front_model, widths)
@@ -245,12 +258,13 @@ Test(front_model, anchor_width_is_not_scaled)
 {
     static const struct {
         int nc, c;
-    } rows[] = { { 11, 48 }, { 27, 96 }, { 59, 192 }, { 251, 768 } };
+    } rows[] = {{11, 48}, {27, 96}, {59, 192}, {251, 768}};
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
-        const char *yaml = yir_format(bench.arena,
-                                      "nc: %d\nwidth_multiple: 0.5\nanchors: 3\nbackbone:\n  - [-1, 1, Conv, [%d, 3, 2]]\n"
-                                      "  - [-1, 1, Conv, [%d, 3, 2]]\nhead:\n  - [-1, 1, Detect, [nc, anchors]]\n",
-                                      rows[i].nc, rows[i].c, 2 * rows[i].c);
+        const char *yaml =
+            yir_format(bench.arena,
+                       "nc: %d\nwidth_multiple: 0.5\nanchors: 3\nbackbone:\n  - [-1, 1, Conv, [%d, 3, 2]]\n"
+                       "  - [-1, 1, Conv, [%d, 3, 2]]\nhead:\n  - [-1, 1, Detect, [nc, anchors]]\n",
+                       rows[i].nc, rows[i].c, 2 * rows[i].c);
         expect_built(&bench, yaml);
         cr_expect_eq(channels(&bench, "model.0.conv.weight"), rows[i].c);
         cr_expect_eq(channels(&bench, "model.1.conv.weight"), rows[i].c);
@@ -260,7 +274,7 @@ Test(front_model, anchor_width_is_not_scaled)
 /* Class branch: as wide as the first level, or the number of classes up to 100. */
 Test(front_model, class_branch_width)
 {
-    static const int rows[][2] = { { 1, 16 }, { 15, 16 }, { 80, 80 }, { 100, 100 }, { 101, 100 }, { 365, 100 } };
+    static const int rows[][2] = {{1, 16}, {15, 16}, {80, 80}, {100, 100}, {101, 100}, {365, 100}};
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         bench.opts.nc = rows[i][0];
         expect_built(&bench, small);
@@ -290,7 +304,8 @@ Test(front_model, strides_of_levels)
 {
     expect_built(&bench, small);
     cr_expect(bench.model->nl == 2 && bench.model->stride[0] == 4 && bench.model->stride[1] == 8);
-    cr_expect_eq(bench.model->stride_max, 32, "pictures are letterboxed to multiples of 32 whatever the strides");
+    cr_expect_eq(bench.model->stride_max, 32,
+                 "pictures are letterboxed to multiples of 32 whatever the strides");
 }
 
 /* --- activations and arguments ------------------------------------------------------------------------------ */
@@ -308,14 +323,17 @@ Test(front_model, activation_stays_in_its_model)
     cr_expect_eq(count_ops(&bench, YIR_leaky), 0);
     expect_built(&bench, yir_format(bench.arena, "activation: torch.nn.ReLU(inplace=True)\n%s", small));
     cr_expect_gt(count_ops(&bench, YIR_relu), 0);
-    static const char *const bad[] = { "__import__('os').system('x')", "nn.ReLU(", "nn.ReLU(0.5)", "nn.LeakyReLU(x=0.1)", "nn.ReLU() + 1", "nn.Softmax()" };
+    static const char *const bad[] = {"__import__('os').system('x')", "nn.ReLU(",      "nn.ReLU(0.5)",
+                                      "nn.LeakyReLU(x=0.1)",          "nn.ReLU() + 1", "nn.Softmax()"};
     for (size_t i = 0; i < YIR_COUNT(bad); i++)
-        expect_refused(&bench, yir_format(bench.arena, "activation: \"%s\"\n%s", bad[i], small), E_ACTIVATION, "E111");
+        expect_refused(&bench, yir_format(bench.arena, "activation: \"%s\"\n%s", bad[i], small), E_ACTIVATION,
+                       "E111");
 }
 
 Test(front_model, arguments_by_name_and_as_text)
 {
-    const char *yaml = "nc: 3\nreg_max: 4\nbackbone:\n  - [-1, 1, Conv, [64, '3', 2, 'None', 1, 1, 'False']]\nhead:\n  - [-1, 1, Detect, ['nc']]\n";
+    const char *yaml = "nc: 3\nreg_max: 4\nbackbone:\n  - [-1, 1, Conv, [64, '3', 2, 'None', 1, 1, "
+                       "'False']]\nhead:\n  - [-1, 1, Detect, ['nc']]\n";
     expect_built(&bench, yaml);
     cr_expect_eq(bench.model->nc, 3);
     cr_expect_eq(bench.model->reg_max, 4);
@@ -330,7 +348,8 @@ Test(front_model, input_channels)
     cr_expect_eq(want(&bench, "model.0.conv.weight")->dim[1], 1);
     use_weights(&bench, small, "n", keep);
     bench.opts.scale = "n";
-    expect_refused(&bench, yir_format(bench.arena, "ch: 6\n%s", small), E_WEIGHT, "expected shape [16,6,3,3], found [16,3,3,3]");
+    expect_refused(&bench, yir_format(bench.arena, "ch: 6\n%s", small), E_WEIGHT,
+                   "expected shape [16,6,3,3], found [16,3,3,3]");
 }
 
 /* --- anchors ------------------------------------------------------------------------------------------------ */
@@ -352,10 +371,11 @@ Test(front_model, anchors_of_the_yaml)
     cr_expect_eq(bench.model->iou, 0.45f);
 }
 
-/* Rows may list the levels from the largest stride down; small anchors belong to small strides all the same. */
+/* Rows may list the levels from the largest stride down; small anchors belong to small strides even so. */
 Test(front_model, anchors_are_ordered_by_stride)
 {
-    const char *yaml = "nc: 5\nanchors:\n  - [10,20]\n  - [1,2]\nbackbone:\n  - [-1, 1, Conv, [64, 3, 2]]\n  - [-1, 1, Conv, [64, 3, 2]]\n"
+    const char *yaml = "nc: 5\nanchors:\n  - [10,20]\n  - [1,2]\nbackbone:\n  - [-1, 1, Conv, [64, 3, 2]]\n  "
+                       "- [-1, 1, Conv, [64, 3, 2]]\n"
                        "head:\n  - [-1, 1, nn.Identity, []]\n  - [[0, 1], 1, Detect, [nc, anchors]]\n";
     expect_built(&bench, yaml);
     cr_expect_eq(anchors_of(&bench, 0)[0], 1);
@@ -364,16 +384,18 @@ Test(front_model, anchors_are_ordered_by_stride)
 
 Test(front_model, anchors_as_a_count)
 {
-    const char *yaml = "nc: 5\nanchors: 4\nbackbone:\n  - [-1, 1, Conv, [64, 3, 2]]\nhead:\n  - [-1, 1, nn.Upsample, [\"None\", 2, 'nearest']]\n"
+    const char *yaml = "nc: 5\nanchors: 4\nbackbone:\n  - [-1, 1, Conv, [64, 3, 2]]\nhead:\n  - [-1, 1, "
+                       "nn.Upsample, [\"None\", 2, 'nearest']]\n"
                        "  - [[0, 1], 1, Detect, [nc, anchors]]\n";
     expect_built(&bench, yaml);
     cr_expect_eq(channels(&bench, "model.2.m.0.weight"), 40);
     use_weights(&bench, yaml, NULL, keep);
     expect_built(&bench, yaml);
-    struct made m = { { .arena = bench.arena }, { .arena = bench.arena } };
+    struct made m = {{.arena = bench.arena}, {.arena = bench.arena}};
     for (size_t i = 0; i < bench.model->nwant; i++)
         if (!strstr(bench.model->want[i].name, "anchors"))
-            make_tensor(&m, bench.model->want[i].name, bench.model->want[i].dim, bench.model->want[i].rank, 1);
+            make_tensor(&m, bench.model->want[i].name, bench.model->want[i].dim, bench.model->want[i].rank,
+                        1);
     bench.opts.weights = finish_weights(&bench, &m);
     expect_refused(&bench, yaml, E_ANCHORS, "the yaml only counts anchors (4 a level)");
 }
@@ -395,7 +417,8 @@ Test(front_model, weights_that_fit)
     expect_built(&bench, small);
     cr_expect_eq(yir_diag_count(bench.diags), 0, "%s", all_text(&bench));
     cr_expect_str_eq(bench.model->scale, "n", "the weights tell the scale");
-    for (uint32_t i = 0; i < bench.model->func->nweight; i++) cr_expect_not_null(bench.model->func->weight[i].data);
+    for (uint32_t i = 0; i < bench.model->func->nweight; i++)
+        cr_expect_not_null(bench.model->func->weight[i].data);
     use_weights(&bench, small, "s", keep);
     expect_built(&bench, small);
     cr_expect_str_eq(bench.model->scale, "s");
@@ -405,7 +428,8 @@ Test(front_model, wrong_scale_names_the_right_one)
 {
     use_weights(&bench, small, "s", keep);
     bench.opts.scale = "n";
-    expect_refused(&bench, small, E_WEIGHT, "expected shape [16,3,3,3] at scale n, found [32,3,3,3]; the file fits scale s");
+    expect_refused(&bench, small, E_WEIGHT,
+                   "expected shape [16,3,3,3] at scale n, found [32,3,3,3]; the file fits scale s");
     use_weights(&bench, small, "s", keep);
     bench.opts.scale = "m";
     expect_refused(&bench, small, E_WEIGHT, "the file fits scale s");
@@ -438,7 +462,8 @@ Test(front_model, missing_weight)
 {
     use_weights(&bench, small, "n", drop_one);
     bench.opts.scale = "n";
-    expect_refused(&bench, small, E_WEIGHT, "model.3.conv.weight, of shape [32,16,3,3], is missing in made.safetensors");
+    expect_refused(&bench, small, E_WEIGHT,
+                   "model.3.conv.weight, of shape [32,16,3,3], is missing in made.safetensors");
 }
 
 static bool narrow_first(const char **name, int64_t *dim, int *rank)
@@ -454,7 +479,8 @@ Test(front_model, pruned_weights_decide)
     use_weights(&bench, small, "n", narrow_first);
     bench.opts.scale = "n";
     expect_built(&bench, small);
-    expect_warned(&bench, W_DISAGREE, "1 weight of other shape than the yaml gives, the first is model.0.conv.weight");
+    expect_warned(&bench, W_DISAGREE,
+                  "1 weight of other shape than the yaml gives, the first is model.0.conv.weight");
     yir_ref w = yir_find_weight(bench.model->func, "model.0.conv.weight");
     cr_expect_eq(yir_desc(bench.model->func, w)->dim[0], 10);
 }
@@ -469,7 +495,8 @@ Test(front_model, shapes_that_form_no_graph)
 {
     use_weights(&bench, small, "n", narrow_alone);
     bench.opts.scale = "n";
-    expect_refused(&bench, small, E_WEIGHT, "model.1.conv.weight: expected shape [16,10,3,3], found [16,16,3,3]");
+    expect_refused(&bench, small, E_WEIGHT,
+                   "model.1.conv.weight: expected shape [16,10,3,3], found [16,16,3,3]");
 }
 
 static bool fuse(const char **name, int64_t *dim, int *rank)
@@ -508,7 +535,7 @@ Test(front_model, unused_weights)
 
 Test(front_model, values_that_are_no_numbers)
 {
-    struct made m = { { .arena = bench.arena }, { .arena = bench.arena } };
+    struct made m = {{.arena = bench.arena}, {.arena = bench.arena}};
     bench.opts.scale = "n";
     expect_built(&bench, small);
     for (size_t i = 0; i < bench.model->nwant; i++) {
@@ -517,27 +544,35 @@ Test(front_model, values_that_are_no_numbers)
     }
     bench.opts.weights = finish_weights(&bench, &m);
     expect_built(&bench, small);
-    expect_warned(&bench, W_NONFINITE, "NaN or infinite values: 16 in 1 tensor, the first is model.0.bn.bias");
+    expect_warned(&bench, W_NONFINITE,
+                  "NaN or infinite values: 16 in 1 tensor, the first is model.0.bn.bias");
 }
 
-/* A class branch of depthwise convolutions, as later families have it, is told by the names of its weights. */
+/* A class branch of depthwise convolutions, as later families have it, is told by its weights' names. */
 Test(front_model, class_branch_by_the_weights)
 {
     static const struct {
         const char *name;
         int64_t dim[4];
-    } extra[] = { { "0.0.conv.weight", { 16, 1, 3, 3 } }, { "0.1.conv.weight", { 16, 16, 1, 1 } }, { "1.0.conv.weight", { 16, 1, 3, 3 } },
-                  { "1.1.conv.weight", { 16, 16, 1, 1 } }, { "0.0.conv.bias", { 16 } }, { "0.1.conv.bias", { 16 } },
-                  { "1.0.conv.bias", { 16 } }, { "1.1.conv.bias", { 16 } } };
-    struct made m = { { .arena = bench.arena }, { .arena = bench.arena } };
+    } extra[] = {{"0.0.conv.weight", {16, 1, 3, 3}},
+                 {"0.1.conv.weight", {16, 16, 1, 1}},
+                 {"1.0.conv.weight", {16, 1, 3, 3}},
+                 {"1.1.conv.weight", {16, 16, 1, 1}},
+                 {"0.0.conv.bias", {16}},
+                 {"0.1.conv.bias", {16}},
+                 {"1.0.conv.bias", {16}},
+                 {"1.1.conv.bias", {16}}};
+    struct made m = {{.arena = bench.arena}, {.arena = bench.arena}};
     bench.opts.scale = "n";
     expect_built(&bench, small);
     for (size_t i = 0; i < bench.model->nwant; i++) {
         const struct fe_want *w = &bench.model->want[i];
-        if (!strstr(w->name, ".cv3.0.0.") && !strstr(w->name, ".cv3.0.1.")) make_tensor(&m, w->name, w->dim, w->rank, 1);
+        if (!strstr(w->name, ".cv3.0.0.") && !strstr(w->name, ".cv3.0.1."))
+            make_tensor(&m, w->name, w->dim, w->rank, 1);
     }
     for (size_t i = 0; i < YIR_COUNT(extra); i++)
-        make_tensor(&m, yir_format(bench.arena, "model.4.cv3.0.%s", extra[i].name), extra[i].dim, strstr(extra[i].name, "bias") ? 1 : 4, 1);
+        make_tensor(&m, yir_format(bench.arena, "model.4.cv3.0.%s", extra[i].name), extra[i].dim,
+                    strstr(extra[i].name, "bias") ? 1 : 4, 1);
     bench.opts.weights = finish_weights(&bench, &m);
     expect_built(&bench, small);
     cr_expect_eq(yir_kind(yir_find_weight(bench.model->func, "model.4.cv3.0.1.1.conv.weight")), YIR_WGT);
@@ -547,14 +582,16 @@ Test(front_model, class_branch_by_the_weights)
 
 Test(front_model, rule_weights_fill_everything)
 {
-    static const float first[3] = { -0.294817239f, 0.327380002f, 0.3115035f };
+    static const float first[3] = {-0.294817239f, 0.327380002f, 0.3115035f};
     bench.opts.rule = true;
     bench.opts.scale = "n";
     expect_built(&bench, small);
     yir_ref r = yir_find_weight(bench.model->func, "model.0.conv.weight");
     const float *data = bench.model->func->weight[yir_index(r)].data;
-    for (int i = 0; i < 3; i++) cr_expect_eq(data[i], first[i]);
-    for (uint32_t i = 0; i < bench.model->func->nweight; i++) cr_expect_not_null(bench.model->func->weight[i].data);
+    for (int i = 0; i < 3; i++)
+        cr_expect_eq(data[i], first[i]);
+    for (uint32_t i = 0; i < bench.model->func->nweight; i++)
+        cr_expect_not_null(bench.model->func->weight[i].data);
 }
 
 /* --- names -------------------------------------------------------------------------------------------------- */
@@ -582,10 +619,12 @@ Test(front_model, rows_with_names)
     bench.opts.height = bench.opts.width = 0;
     expect_built(&bench, yaml);
     want(&bench, "stem.first.bn.weight");
-    cr_expect(bench.model->input_bgr && bench.model->input_div == 1 && bench.model->letterbox == 2 && bench.model->height == 96);
+    cr_expect(bench.model->input_bgr && bench.model->input_div == 1 && bench.model->letterbox == 2 &&
+              bench.model->height == 96);
     cr_expect(bench.model->func->image_bgr && bench.model->func->image_div == 1);
-    const char *twice = "nc: 2\nbackbone:\n  - [-1, 1, Conv, [64, 3, 2], name: a]\n  - [-1, 1, Conv, [64, 3, 2], name: a]\n"
-                        "head:\n  - [-1, 1, Detect, [nc]]\n";
+    const char *twice =
+        "nc: 2\nbackbone:\n  - [-1, 1, Conv, [64, 3, 2], name: a]\n  - [-1, 1, Conv, [64, 3, 2], name: a]\n"
+        "head:\n  - [-1, 1, Detect, [nc]]\n";
     cr_assert_null(build(&bench, twice));
     cr_expect(strstr(all_text(&bench), "two modules have the weight a.conv.weight"), "%s", all_text(&bench));
 }
@@ -594,26 +633,36 @@ Test(front_model, rows_with_names)
 
 Test(front_model, networks_that_unfold_without_end)
 {
-    struct yir_str s = { .arena = bench.arena };
+    struct yir_str s = {.arena = bench.arena};
     yir_str_fmt(&s, "nc: 2\nbackbone:\n");
-    for (int i = 0; i < 9000; i++) yir_str_fmt(&s, "  - [-1, 1000, C3, [64]]\n");
+    for (int i = 0; i < 9000; i++)
+        yir_str_fmt(&s, "  - [-1, 1000, C3, [64]]\n");
     yir_str_fmt(&s, "head:\n  - [-1, 1, Detect, [nc]]\n");
     clock_t start = clock();
     expect_refused(&bench, s.text, E_LIMIT, "more than");
     cr_expect_lt((double)(clock() - start) / CLOCKS_PER_SEC, 20.0);
-    expect_refused(&bench, "nc: 2\nbackbone:\n  - [-1, 1, Conv, [65536, 3, 2]]\n  - [-1, 1, Conv, [65536, 3, 2]]\nhead:\n  - [-1, 1, Detect, [nc]]\n",
+    expect_refused(&bench,
+                   "nc: 2\nbackbone:\n  - [-1, 1, Conv, [65536, 3, 2]]\n  - [-1, 1, Conv, [65536, 3, "
+                   "2]]\nhead:\n  - [-1, 1, Detect, [nc]]\n",
                    E_LIMIT, "weights");
 }
 
 Test(front_model, places_of_mistakes)
 {
-    expect_refused(&bench, "nc: 2\nbackbone:\n  - [-1, 1, Convv, [64]]\nhead:\n  - [-1, 1, Detect, [nc]]\n", E_MODULE, "did you mean Conv?");
+    expect_refused(&bench, "nc: 2\nbackbone:\n  - [-1, 1, Convv, [64]]\nhead:\n  - [-1, 1, Detect, [nc]]\n",
+                   E_MODULE, "did you mean Conv?");
     cr_expect(yir_diag_at(bench.diags, 0)->loc.line == 3 && yir_diag_at(bench.diags, 0)->loc.col == 13);
-    expect_refused(&bench, "nc: 2\nbackbone:\n  - [-1, 1, C3k2, [64]]\nhead:\n  - [-1, 1, Detect, [nc]]\n", E_UNSUPPORTED, "C3k2");
-    expect_refused(&bench, "nc: 2\nbackbone:\n  - [-1, 1, Conv, [64, 3, 0]]\nhead:\n  - [-1, 1, Detect, [nc]]\n", E_SHAPE, "in module model.0.conv");
-    expect_refused(&bench, "nc: 2\nbackbone:\n  - [-1, 1, Conv, [64]]\nhead:\n  - [[-1, 0], 1, SPPF, [64]]\n  - [-1, 1, Detect, [nc]]\n", E_FROM,
-                   "SPPF takes one input, not 2");
-    expect_refused(&bench, "nc: 2\nbackbone:\n  - [-1, 1, Conv, [64]]\nhead:\n  - [-1, 1, Conv, [64]]\n", E_ROW, "the last row must be a head");
+    expect_refused(&bench, "nc: 2\nbackbone:\n  - [-1, 1, C3k2, [64]]\nhead:\n  - [-1, 1, Detect, [nc]]\n",
+                   E_UNSUPPORTED, "C3k2");
+    expect_refused(&bench,
+                   "nc: 2\nbackbone:\n  - [-1, 1, Conv, [64, 3, 0]]\nhead:\n  - [-1, 1, Detect, [nc]]\n",
+                   E_SHAPE, "in module model.0.conv");
+    expect_refused(&bench,
+                   "nc: 2\nbackbone:\n  - [-1, 1, Conv, [64]]\nhead:\n  - [[-1, 0], 1, SPPF, [64]]\n  - [-1, "
+                   "1, Detect, [nc]]\n",
+                   E_FROM, "SPPF takes one input, not 2");
+    expect_refused(&bench, "nc: 2\nbackbone:\n  - [-1, 1, Conv, [64]]\nhead:\n  - [-1, 1, Conv, [64]]\n",
+                   E_ROW, "the last row must be a head");
 }
 
 /* --- checkpoints -------------------------------------------------------------------------------------------- */
@@ -623,10 +672,11 @@ static bool open_checkpoint(const char *name)
     char path[512];
     if (!test_data_exists(name)) return false;
     test_data_path(path, sizeof path, name);
-    bench.opts = (struct fe_model_opts){ .path = path, .batch = 1 };
+    bench.opts = (struct fe_model_opts){.path = path, .batch = 1};
     bench.opts.weights = fe_weights_open(bench.arena, bench.diags, path, NULL);
     cr_assert(bench.opts.weights && bench.opts.weights->yaml, "%s", all_text(&bench));
-    bench.model = fe_model_build(bench.arena, yir_types_new(bench.arena), bench.diags, bench.opts.weights->yaml, &bench.opts);
+    bench.model = fe_model_build(bench.arena, yir_types_new(bench.arena), bench.diags,
+                                 bench.opts.weights->yaml, &bench.opts);
     cr_assert_not_null(bench.model, "%s", all_text(&bench));
     return true;
 }
@@ -645,7 +695,8 @@ Test(front_model, checkpoint_pruned_and_fused)
 {
     if (!open_checkpoint("weights/pt_yolov3fork_head_pruned20_FUSED_fp32.pt")) cr_skip("no data");
     cr_expect_eq(count_ops(&bench, YIR_batchnorm), 0);
-    expect_warned(&bench, W_DISAGREE, "the first is model.0.conv.weight: expected [8,3,3,3], found [2,3,3,3]");
+    expect_warned(&bench, W_DISAGREE,
+                  "the first is model.0.conv.weight: expected [8,3,3,3], found [2,3,3,3]");
 }
 
 Test(front_model, checkpoints_without_complaint)
@@ -654,9 +705,11 @@ Test(front_model, checkpoints_without_complaint)
         const char *name;
         int nc, size;
         enum fe_head head;
-    } rows[] = { { "weights/parts_v8_detect.pt", 4, 160, FE_HEAD_FREE }, { "weights/tiny_v8_detect.pt", 5, 96, FE_HEAD_FREE },
-                 { "weights/tiny_v5_anchor.pt", 3, 96, FE_HEAD_ANCHOR }, { "weights/pt_yolov5n_duckie_danhgithub.pt", 4, 416, FE_HEAD_ANCHOR },
-                 { "weights/pt_yolov5n_coco80_tobymuller233.pt", 80, 640, FE_HEAD_ANCHOR } };
+    } rows[] = {{"weights/parts_v8_detect.pt", 4, 160, FE_HEAD_FREE},
+                {"weights/tiny_v8_detect.pt", 5, 96, FE_HEAD_FREE},
+                {"weights/tiny_v5_anchor.pt", 3, 96, FE_HEAD_ANCHOR},
+                {"weights/pt_yolov5n_duckie_danhgithub.pt", 4, 416, FE_HEAD_ANCHOR},
+                {"weights/pt_yolov5n_coco80_tobymuller233.pt", 80, 640, FE_HEAD_ANCHOR}};
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         if (!open_checkpoint(rows[i].name)) cr_skip("no data");
         cr_expect_eq(bench.model->nc, rows[i].nc, "%s", rows[i].name);
@@ -672,9 +725,10 @@ Test(front_model, yolox_nano)
     char path[512];
     if (!test_data_exists("weights/yolox_nano.safetensors")) cr_skip("no data");
     test_data_path(path, sizeof path, "weights/yolox_nano.safetensors");
-    bench.opts = (struct fe_model_opts){ .path = "models/yolox.yaml", .batch = 1 };
+    bench.opts = (struct fe_model_opts){.path = "models/yolox.yaml", .batch = 1};
     bench.opts.weights = fe_weights_open(bench.arena, bench.diags, path, NULL);
-    const struct fe_value *root = fe_yaml_read(bench.arena, bench.diags, fe_model_file(bench.arena, "models/yolox_nano.yaml"));
+    const struct fe_value *root =
+        fe_yaml_read(bench.arena, bench.diags, fe_model_file(bench.arena, "models/yolox_nano.yaml"));
     cr_assert(bench.opts.weights && root, "%s", all_text(&bench));
     bench.model = fe_model_build(bench.arena, yir_types_new(bench.arena), bench.diags, root, &bench.opts);
     cr_assert_not_null(bench.model, "%s", all_text(&bench));
@@ -683,6 +737,7 @@ Test(front_model, yolox_nano)
     cr_expect_str_eq(bench.model->name, "yolox_nano");
     cr_expect_eq(bench.model->height, 416);
     int64_t params = 0;
-    for (uint32_t i = 0; i < bench.model->func->nweight; i++) params += yir_numel(yir_tdesc(bench.model->func->types, bench.model->func->weight[i].type));
+    for (uint32_t i = 0; i < bench.model->func->nweight; i++)
+        params += yir_numel(yir_tdesc(bench.model->func->types, bench.model->func->weight[i].type));
     cr_expect_eq(params, 904463);
 }

@@ -8,7 +8,8 @@
 
 static uint64_t fnv(uint64_t h, const char *s)
 {
-    for (; *s; s++) h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
     return h;
 }
 
@@ -19,9 +20,10 @@ static int by_text(const void *a, const void *b)
 
 static const char *want_line(struct yir_arena *a, const struct fe_want *w)
 {
-    struct yir_str s = { .arena = a };
+    struct yir_str s = {.arena = a};
     yir_str_fmt(&s, "%s ", w->name);
-    for (int i = 0; i < w->rank; i++) yir_str_fmt(&s, "%s%lld", i ? "," : "", (long long)w->dim[i]);
+    for (int i = 0; i < w->rank; i++)
+        yir_str_fmt(&s, "%s%lld", i ? "," : "", (long long)w->dim[i]);
     if (!w->rank) yir_str_fmt(&s, "-");
     return s.text;
 }
@@ -29,13 +31,15 @@ static const char *want_line(struct yir_arena *a, const struct fe_want *w)
 static const char *digest_of(struct yir_arena *a, const char **line, size_t n)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < n; i++) h = fnv(fnv(h, line[i]), "\n");
+    for (size_t i = 0; i < n; i++)
+        h = fnv(fnv(h, line[i]), "\n");
     return yir_format(a, "%016llx", (unsigned long long)h);
 }
 
 static void check_state(struct yir_arena *a, const struct fe_model *m, const json_t *r, const char *what)
 {
-    const char **all = yir_alloc_n(a, m->nwant + 1, sizeof *all), **some = yir_alloc_n(a, m->nwant + 1, sizeof *some);
+    const char **all = yir_alloc_n(a, m->nwant + 1, sizeof *all),
+               **some = yir_alloc_n(a, m->nwant + 1, sizeof *some);
     const json_t *lines = json_object_get(r, "state_w");
     size_t n = 0;
     for (size_t i = 0; i < m->nwant; i++) {
@@ -44,7 +48,8 @@ static void check_state(struct yir_arena *a, const struct fe_model *m, const jso
     }
     for (size_t i = 0; i < json_array_size(lines) && i < n; i++)
         cr_assert_str_eq(some[i], json_string_value(json_array_get(lines, i)), "%s: line %zu", what, i);
-    cr_expect_eq((json_int_t)m->nwant, json_integer_value(json_object_get(r, "tensors")), "%s: %zu tensors", what, m->nwant);
+    cr_expect_eq((json_int_t)m->nwant, json_integer_value(json_object_get(r, "tensors")), "%s: %zu tensors",
+                 what, m->nwant);
     cr_expect_eq((json_int_t)n, json_integer_value(json_object_get(r, "tensors_w")), "%s", what);
     cr_expect_str_eq(digest_of(a, all, m->nwant), test_json_text(r, "digest"), "%s: digest", what);
     cr_expect_str_eq(digest_of(a, some, n), test_json_text(r, "digest_w"), "%s: digest_w", what);
@@ -59,8 +64,8 @@ static void check_layers(const struct fe_model *m, const json_t *r, const char *
     cr_assert_eq((size_t)m->nlayer, json_array_size(np), "%s", what);
     for (int i = 0; i < m->nlayer; i++) {
         params += m->layer[i].params;
-        cr_expect_eq(m->layer[i].params, json_integer_value(json_array_get(np, (size_t)i)), "%s: row %d has %lld parameters", what, i,
-                     (long long)m->layer[i].params);
+        cr_expect_eq(m->layer[i].params, json_integer_value(json_array_get(np, (size_t)i)),
+                     "%s: row %d has %lld parameters", what, i, (long long)m->layer[i].params);
         cr_expect_str_eq(m->layer[i].type, json_string_value(json_array_get(types, (size_t)i)), "%s", what);
     }
     cr_expect_eq(params, json_integer_value(json_object_get(r, "params")), "%s", what);
@@ -70,8 +75,8 @@ static void check_shape(const struct yir_tdesc *d, const json_t *shape, const ch
 {
     cr_assert_eq((size_t)d->rank, json_array_size(shape), "%s: rank of %s", what, name);
     for (int i = 0; i < d->rank; i++)
-        cr_expect_eq(d->dim[i], json_integer_value(json_array_get(shape, (size_t)i)), "%s: dimension %d of %s is %lld", what, i, name,
-                     (long long)d->dim[i]);
+        cr_expect_eq(d->dim[i], json_integer_value(json_array_get(shape, (size_t)i)),
+                     "%s: dimension %d of %s is %lld", what, i, name, (long long)d->dim[i]);
 }
 
 static const struct yir_tdesc *output(const struct fe_model *m, const char *name)
@@ -85,21 +90,25 @@ static void check_outputs(struct yir_arena *a, const struct fe_model *m, const j
 {
     size_t i;
     json_t *row;
-    json_array_foreach(json_object_get(r, "final"), i, row) {
+    json_array_foreach(json_object_get(r, "final"), i, row)
+    {
         const char *name = json_string_value(json_array_get(row, 0));
         cr_assert(output(m, name), "%s: no output %s", what, name);
         check_shape(output(m, name), json_array_get(row, 1), what, name);
     }
-    json_array_foreach(json_object_get(r, "layer_out"), i, row) {
+    json_array_foreach(json_object_get(r, "layer_out"), i, row)
+    {
         const char *name = yir_format(a, "layer.%lld", (long long)json_integer_value(json_array_get(row, 0)));
         cr_assert(output(m, name), "%s: no output %s", what, name);
         check_shape(output(m, name), json_array_get(row, 3), what, name);
     }
     const json_t *stride = json_object_get(r, "stride");
     cr_assert_eq((size_t)m->nl, json_array_size(stride), "%s", what);
-    for (i = 0; i < (size_t)m->nl; i++) cr_expect_eq(m->stride[i], json_number_value(json_array_get(stride, i)), "%s: stride", what);
+    for (i = 0; i < (size_t)m->nl; i++)
+        cr_expect_eq(m->stride[i], json_number_value(json_array_get(stride, i)), "%s: stride", what);
     cr_expect_eq(m->nc, json_integer_value(json_object_get(r, "nc")), "%s", what);
-    if (json_object_get(r, "reg_max")) cr_expect_eq(m->reg_max, json_integer_value(json_object_get(r, "reg_max")), "%s", what);
+    if (json_object_get(r, "reg_max"))
+        cr_expect_eq(m->reg_max, json_integer_value(json_object_get(r, "reg_max")), "%s", what);
 }
 
 static void show(void *user, const struct yir_diag *d)
@@ -119,7 +128,7 @@ static void check_record(const json_t *r)
     test_data_path(path, sizeof path, yir_format(a, "models/official/%s", yaml));
     const struct fe_value *root = fe_yaml_read(a, d, path);
     cr_assert(root, "%s", what);
-    struct fe_model_opts o = { .path = path, .scale = *scale ? scale : NULL, .layers = true };
+    struct fe_model_opts o = {.path = path, .scale = *scale ? scale : NULL, .layers = true};
     o.batch = (int)json_integer_value(json_array_get(input, 0));
     o.height = (int)json_integer_value(json_array_get(input, 2));
     o.width = (int)json_integer_value(json_array_get(input, 3));
@@ -140,7 +149,8 @@ static void check_family(const char *family, int least)
     cr_assert(records);
     size_t i;
     int n = 0;
-    json_array_foreach(records, i, r) {
+    json_array_foreach(records, i, r)
+    {
         if (strcmp(test_json_text(r, "task"), "detect") != 0) continue;
         check_record(r);
         n++;

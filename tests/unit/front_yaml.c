@@ -1,4 +1,4 @@
-/* The yaml reader: scalars as PyYAML types them, positions, what it refuses, and that size alone does no harm. */
+/* The yaml reader: scalars as PyYAML types them, positions, refusals, and that size alone does no harm. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -39,8 +39,20 @@ Test(front_yaml, ints)
     static const struct {
         const char *text;
         int64_t value;
-    } rows[] = { { "0", 0 }, { "-0", 0 }, { "12", 12 }, { "-7", -7 }, { "+3", 3 }, { "010", 8 }, { "1_0", 10 }, { "0x10", 16 }, { "-0x1f", -31 },
-                 { "0b101", 5 }, { "0_7", 7 }, { "1:30", 90 }, { "-1:30:00", -5400 }, { "9223372036854775807", INT64_MAX } };
+    } rows[] = {{"0", 0},
+                {"-0", 0},
+                {"12", 12},
+                {"-7", -7},
+                {"+3", 3},
+                {"010", 8},
+                {"1_0", 10},
+                {"0x10", 16},
+                {"-0x1f", -31},
+                {"0b101", 5},
+                {"0_7", 7},
+                {"1:30", 90},
+                {"-1:30:00", -5400},
+                {"9223372036854775807", INT64_MAX}};
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         struct reading r = read_text(rows[i].text, strlen(rows[i].text));
         cr_assert_not_null(r.root);
@@ -55,8 +67,9 @@ Test(front_yaml, floats)
     static const struct {
         const char *text;
         double value;
-    } rows[] = { { "0.33", 0.33 }, { "1.", 1 }, { ".5", 0.5 }, { "-2.5", -2.5 }, { "1.0e-3", 1e-3 }, { "1.5E+2", 150 }, { "08.5", 8.5 },
-                 { "1_0.5", 10.5 }, { "1:30.5", 90.5 }, { ".inf", INFINITY }, { "-.INF", -INFINITY } };
+    } rows[] = {{"0.33", 0.33},   {"1.", 1},          {".5", 0.5},         {"-2.5", -2.5},
+                {"1.0e-3", 1e-3}, {"1.5E+2", 150},    {"08.5", 8.5},       {"1_0.5", 10.5},
+                {"1:30.5", 90.5}, {".inf", INFINITY}, {"-.INF", -INFINITY}};
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         struct reading r = read_text(rows[i].text, strlen(rows[i].text));
         cr_assert_not_null(r.root);
@@ -71,10 +84,12 @@ Test(front_yaml, words)
     static const struct {
         const char *text;
         enum fe_kind kind;
-    } rows[] = { { "~", FE_NONE }, { "null", FE_NONE }, { "NULL", FE_NONE }, { "yes", FE_BOOL }, { "Off", FE_BOOL }, { "TRUE", FE_BOOL },
-                 { "None", FE_STR }, { "nUll", FE_STR }, { "1e-3", FE_STR }, { "1.0e3", FE_STR }, { "08", FE_STR }, { "-.5", FE_STR },
-                 { "0o10", FE_STR }, { "y", FE_STR }, { "1,5", FE_STR }, { "_1", FE_STR }, { "0x", FE_STR }, { "1:60", FE_STR },
-                 { "nn.Upsample", FE_STR }, { "'12'", FE_STR }, { "\"yes\"", FE_STR }, { ".", FE_STR }, { "-", FE_LIST } };
+    } rows[] = {{"~", FE_NONE},      {"null", FE_NONE}, {"NULL", FE_NONE},       {"yes", FE_BOOL},
+                {"Off", FE_BOOL},    {"TRUE", FE_BOOL}, {"None", FE_STR},        {"nUll", FE_STR},
+                {"1e-3", FE_STR},    {"1.0e3", FE_STR}, {"08", FE_STR},          {"-.5", FE_STR},
+                {"0o10", FE_STR},    {"y", FE_STR},     {"1,5", FE_STR},         {"_1", FE_STR},
+                {"0x", FE_STR},      {"1:60", FE_STR},  {"nn.Upsample", FE_STR}, {"'12'", FE_STR},
+                {"\"yes\"", FE_STR}, {".", FE_STR},     {"-", FE_LIST}};
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         struct reading r = read_text(rows[i].text, strlen(rows[i].text));
         cr_assert_not_null(r.root, "%s", rows[i].text);
@@ -86,7 +101,8 @@ Test(front_yaml, words)
 Test(front_yaml, structure_and_positions)
 {
     static const char text[] = "nc: 3 # classes\nname: \"\xc3\xa4\xc3\xb6\", # two letters\n";
-    static const char rows[] = "a:\n  - [-1, 1, Conv, [64, 'x']]\n  - {1: one, two: 2}\n\xc3\xa4: [\xc3\xb6, p]\n";
+    static const char rows[] =
+        "a:\n  - [-1, 1, Conv, [64, 'x']]\n  - {1: one, two: 2}\n\xc3\xa4: [\xc3\xb6, p]\n";
     struct reading r = read_text(rows, strlen(rows));
     cr_assert_not_null(r.root);
     const struct fe_value *a = fe_get(r.root, "a"), *row = a->item[0], *dict = a->item[1];
@@ -95,7 +111,8 @@ Test(front_yaml, structure_and_positions)
     cr_expect(row->item[3]->item[1]->quoted);
     cr_expect(dict->kind == FE_DICT && dict->key[0]->kind == FE_INT && strcmp(dict->item[0]->s, "one") == 0);
     const struct fe_value *list = fe_get(r.root, "\xc3\xa4");
-    cr_expect(list->item[1]->loc.line == 4 && list->item[1]->loc.col == 10, "column %u counts bytes", list->item[1]->loc.col);
+    cr_expect(list->item[1]->loc.line == 4 && list->item[1]->loc.col == 10, "column %u counts bytes",
+              list->item[1]->loc.col);
     yir_arena_free(r.arena);
     r = read_text(text, strlen(text)); /* something after a quoted text */
     cr_expect_null(r.root);
@@ -136,14 +153,15 @@ Test(front_yaml, refuses_other_files)
     yir_arena_free(r.arena);
 }
 
-/* n times a piece of text must be answered with an error, and soon: nothing in the reader may be quadratic. */
+/* n times a piece of text is answered with an error, and soon: nothing in the reader may be quadratic. */
 static void expect_limit(const char *head, const char *piece, size_t n)
 {
     size_t len = strlen(head), step = strlen(piece);
     char *text = malloc(len + n * step + 1);
     cr_assert_not_null(text);
     memcpy(text, head, len + 1);
-    for (size_t i = 0; i < n; i++) memcpy(text + len + i * step, piece, step + 1);
+    for (size_t i = 0; i < n; i++)
+        memcpy(text + len + i * step, piece, step + 1);
     clock_t start = clock();
     struct reading r = read_text(text, len + n * step);
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
@@ -171,8 +189,9 @@ Test(front_yaml, size_does_no_harm)
 Test(front_yaml, many_keys)
 {
     struct yir_arena *a = yir_arena_new(NULL, NULL);
-    struct yir_str s = { .arena = a };
-    for (int i = 0; i < 20000; i++) yir_str_fmt(&s, "k%d: 1\n", i);
+    struct yir_str s = {.arena = a};
+    for (int i = 0; i < 20000; i++)
+        yir_str_fmt(&s, "k%d: 1\n", i);
     struct reading r = read_text(s.text, s.len);
     cr_expect(r.root && r.root->n == 20000);
     yir_arena_free(r.arena);
