@@ -13,8 +13,9 @@ struct pass_opts {
     const char *skip;       /* comma-joined names to leave out, or NULL */
     const char *stop_after; /* name, or NULL */
     const char *dump_after; /* comma-joined names, or "all", or NULL */
-    void (*dump)(void *user, const char *pass, const char *text, double ms); /* IR after the pass; "(unchanged)" */
-    void (*timing)(void *user, const char *pass, double ms);                 /* may be NULL */
+    /* IR text after a pass, or "(unchanged)\n"; and its time. Each may be NULL. */
+    void (*dump)(void *user, const char *pass, const char *text, double ms);
+    void (*timing)(void *user, const char *pass, double ms);
     void *user;
 };
 void pass_opts_init(struct pass_opts *o);
@@ -44,7 +45,8 @@ const struct pass_info *pass_by_name(const char *name);
 /* Runs the pipeline on f. NULL after reporting. */
 struct yir_func *pass_run_all(struct yir_func *f, struct yir_diags *d, const struct pass_opts *o);
 /* Runs the named passes (comma-joined) in the order given, checking what each needs: `yoloc opt`. */
-struct yir_func *pass_run_named(struct yir_func *f, struct yir_diags *d, const char *names, const struct pass_opts *o);
+struct yir_func *pass_run_named(struct yir_func *f, struct yir_diags *d, const char *names,
+                                const struct pass_opts *o);
 
 #define PASS(flag, name, opt, needs, gives, text) int pass_##name(struct pass *p);
 #include "passes.def"

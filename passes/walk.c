@@ -92,8 +92,11 @@ bool *pass_live(const struct yir_func *f, struct yir_arena *a)
 
 const char *pass_weight_name(const struct yir_func *f, const char *base, const char *suffix)
 {
+    struct yir_arena_mark m = yir_arena_mark(f->arena);
     const char *name = yir_format(f->arena, "%s%s", base, suffix);
-    for (unsigned n = 2; yir_kind(yir_find_weight(f, name)) != YIR_NIL; n++)
+    for (uint32_t n = f->nweight; yir_kind(yir_find_weight(f, name)) != YIR_NIL; n++) {
+        yir_arena_reset(f->arena, m);
         name = yir_format(f->arena, "%s%s%u", base, suffix, n);
+    }
     return name;
 }

@@ -30,7 +30,7 @@ bool pass_is(const struct yir_func *f, yir_ref r, enum yir_code c); /* r is the 
 /* Values that an output needs, nop entries. */
 bool *pass_live(const struct yir_func *f, struct yir_arena *a);
 
-/* base with the suffix, and a number after that when the name is taken. */
+/* base with the suffix; when that is taken, the number of weights so far after it, or the next one free. */
 const char *pass_weight_name(const struct yir_func *f, const char *base, const char *suffix);
 
 #endif

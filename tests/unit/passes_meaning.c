@@ -213,6 +213,15 @@ static uint64_t *mean_outputs(const struct yir_func *f)
     return out;
 }
 
+static void compare(const struct yir_func *f, const struct yir_func *g, uint64_t seed)
+{
+    const uint64_t *want = mean_outputs(f), *got = mean_outputs(g);
+    cr_assert_eq(f->noutput, g->noutput);
+    for (uint32_t i = 0; i < f->noutput; i++)
+        cr_assert_eq(want[i], got[i], "network %llu: output %u means something else",
+                     (unsigned long long)seed, i);
+}
+
 static void check(uint64_t seed, const struct pass_opts *o)
 {
     struct yir_arena *a = yir_arena_new(NULL, NULL);
@@ -220,11 +229,7 @@ static void check(uint64_t seed, const struct pass_opts *o)
     struct yir_func *f = randnet(a, d, seed), *g = pass_run_all(f, d, o);
     cr_assert_not_null(g, "network %llu: %s", (unsigned long long)seed,
                        yir_diag_count(d) ? yir_diag_at(d, 0)->text : "");
-    const uint64_t *want = mean_outputs(f), *got = mean_outputs(g);
-    cr_assert_eq(f->noutput, g->noutput);
-    for (uint32_t i = 0; i < f->noutput; i++)
-        cr_assert_eq(want[i], got[i], "network %llu: output %u means something else",
-                     (unsigned long long)seed, i);
+    compare(f, g, seed);
     yir_arena_free(a);
 }
 
@@ -257,5 +262,27 @@ Test(passes_meaning, some_left_out)
     for (uint64_t seed = 1; seed <= NETWORKS / 2; seed++) {
         o.skip = skip[seed % YIR_COUNT(skip)];
         check(seed, &o);
+    }
+}
+
+/* Passes in any order: each runs or is refused with E_PASS. */
+Test(passes_meaning, any_order)
+{
+    struct pass_opts o = options();
+    uint64_t state = 1;
+    for (uint64_t seed = 1; seed <= NETWORKS / 2; seed++) {
+        struct yir_arena *a = yir_arena_new(NULL, NULL);
+        struct yir_diags *d = yir_diags_new(a, NULL, NULL);
+        struct yir_func *f = randnet(a, d, seed), *g = f;
+        for (int i = 0; i < 12; i++) {
+            state = state * UINT64_C(6364136223846793005) + 1;
+            struct yir_diags *refused = yir_diags_new(a, NULL, NULL);
+            const char *name = pass_at((state >> 33) % pass_count())->name;
+            struct yir_func *h = pass_run_named(g, refused, name, &o);
+            if (h) g = h;
+            else cr_assert_eq(yir_diag_at(refused, 0)->id, E_PASS, "%s", yir_diag_at(refused, 0)->text);
+        }
+        compare(f, g, seed);
+        yir_arena_free(a);
     }
 }
