@@ -77,6 +77,12 @@ static int from_text(struct cli_compiler *c, const struct options *o, const char
     return rc;
 }
 
+static int pipeline_only(const struct options *o)
+{
+    const struct cli_build *b = &o->build;
+    return b->skip || b->dump_after || b->time_passes || b->pass_limit >= 0;
+}
+
 static int run(const void *options, const struct cli_args *args, struct cli_error *e)
 {
     const struct options *o = options;
@@ -85,6 +91,9 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     if (!model && (o->build.weights || o->build.scale || o->build.nc || o->build.size.height))
         return cli_fail(e, CLI_USAGE,
                         "opt: --weights, --scale, --nc and --imgsz are for models, %s is IR text", path);
+    if (pipeline_only(o) && (!o->passes || strcmp(o->passes, "all") != 0))
+        return cli_fail(e, CLI_USAGE,
+                        "opt: --no-pass, --pass-limit, --dump-after and --time-passes are for --passes all");
     struct cli_compiler c;
     if (cli_compiler_open(&c, &o->build, e) != 0)
         return -1;

@@ -1,6 +1,7 @@
 #include "compiler.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void on_diag(void *user, const yoloc_diag *d)
 {
@@ -14,7 +15,10 @@ static void on_dump(void *user, const char *what, const char *text)
 {
     struct cli_compiler *c = user;
     cli_progress_clear(&c->progress);
-    fprintf(stderr, "# %s\n%s", what, text);
+    if (strchr(text, '\n'))
+        fprintf(stderr, "# %s\n%s", what, text);
+    else
+        fprintf(stderr, "# %s: %s\n", what, text);
 }
 
 static void on_progress(void *user, const char *what, int done, int total)
