@@ -11,7 +11,7 @@ enum { NETWORKS = 400 };
 
 struct meaning { /* hashes of the elements of each value, in row-major order of the logical indexes */
     const struct yir_func *f;
-    uint64_t **value;
+    uint64_t **value, **input, **weight;
 };
 
 static uint64_t mix(uint64_t h, uint64_t x)
@@ -40,14 +40,18 @@ static uint64_t *named(struct yir_arena *a, const char *name, int64_t n)
     return h;
 }
 
+static const uint64_t *hashes(const struct meaning *m, yir_ref r)
+{
+    switch (yir_kind(r)) {
+    case YIR_VAL: return m->value[yir_index(r)];
+    case YIR_INP: return m->input[yir_index(r)];
+    default: return m->weight[yir_index(r)];
+    }
+}
+
 static const uint64_t *operand(const struct meaning *m, uint32_t op, int k)
 {
-    const struct yir_func *f = m->f;
-    yir_ref r = yir_src(f, op, k);
-    uint32_t i = yir_index(r);
-    int64_t n = yir_numel(yir_desc(f, r));
-    if (yir_kind(r) == YIR_VAL) return m->value[i];
-    return named(f->arena, yir_kind(r) == YIR_INP ? f->input[i].name : f->weight[i].name, n);
+    return hashes(m, yir_src(m->f, op, k));
 }
 
 static const struct yir_tdesc *desc(const struct meaning *m, uint32_t op, int k)
@@ -196,19 +200,28 @@ static uint64_t *mean_op(const struct meaning *m, uint32_t op)
     return h;
 }
 
+static struct meaning meaning_of(const struct yir_func *f)
+{
+    struct meaning m = {.f = f};
+    m.value = yir_alloc_n(f->arena, f->nop, sizeof *m.value);
+    m.input = yir_alloc_n(f->arena, f->ninput, sizeof *m.input);
+    m.weight = yir_alloc_n(f->arena, f->nweight, sizeof *m.weight);
+    for (uint32_t i = 0; i < f->ninput; i++)
+        m.input[i] = named(f->arena, f->input[i].name, yir_numel(yir_tdesc(f->types, f->input[i].type)));
+    for (uint32_t i = 0; i < f->nweight; i++)
+        m.weight[i] = named(f->arena, f->weight[i].name, yir_numel(yir_tdesc(f->types, f->weight[i].type)));
+    for (uint32_t i = 1; i < f->nop; i++) m.value[i] = mean_op(&m, i);
+    return m;
+}
+
 /* One hash for all elements of each output. */
 static uint64_t *mean_outputs(const struct yir_func *f)
 {
-    struct meaning m = {f, yir_alloc_n(f->arena, f->nop, sizeof(uint64_t *))};
+    struct meaning m = meaning_of(f);
     uint64_t *out = yir_alloc_n(f->arena, f->noutput, sizeof *out);
-    for (uint32_t i = 1; i < f->nop; i++) m.value[i] = mean_op(&m, i);
     for (uint32_t i = 0; i < f->noutput; i++) {
-        yir_ref r = f->output[i].ref;
-        int64_t n = yir_numel(yir_desc(f, r));
-        const uint64_t *h = yir_kind(r) == YIR_VAL   ? m.value[yir_index(r)]
-                            : yir_kind(r) == YIR_INP ? named(f->arena, f->input[yir_index(r)].name, n)
-                                                     : named(f->arena, f->weight[yir_index(r)].name, n);
-        for (int64_t k = 0; k < n; k++) out[i] = mix(out[i], h[k]);
+        int64_t n = yir_numel(yir_desc(f, f->output[i].ref));
+        for (int64_t k = 0; k < n; k++) out[i] = mix(out[i], hashes(&m, f->output[i].ref)[k]);
     }
     return out;
 }
