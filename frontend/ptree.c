@@ -359,6 +359,7 @@ int fe_ptree_read(struct fe_pickle *p, struct fe_obj *top, struct fe_weights *ou
     *w = (struct walk){ .p = p, .values = { .p = p }, .max_bytes = p->limits->max_tensor_bytes };
     if (out->file_size < w->max_bytes / 4) w->max_bytes = out->file_size * 4;
     fe_strmap_init(&w->names, p->a, 512);
+    if (top->kind == FE_O_DICT && fe_values_check_keys(&w->values, top) != 0) return -1;
     struct found f = find_model(top);
     struct fe_node *root = NULL;
     if (!f.module && !f.dict) return no_model(p, top);

@@ -117,6 +117,9 @@ static int parse(struct reader *r)
     json_error_t err;
     r->json = json_loadb((const char *)r->bytes + 8, r->header, JSON_REJECT_DUPLICATES, &err);
     if (r->json) return 0;
+    if (json_error_code(&err) == json_error_out_of_memory) {
+        return yir_diag(r->d, (struct yir_loc){ .file = r->file }, E_MEMORY, "no memory for the header");
+    }
     return BAD_AT(r, 8 + (uint64_t)(err.position > 0 ? err.position : 0), "the header is no valid JSON: %s", err.text);
 }
 
@@ -321,17 +324,27 @@ static uint64_t bytes_of(const struct fe_out_tensor *t)
     return n;
 }
 
-/* The header as JSON; NULL without memory. Each json_*_new function takes over what it is given. */
+/* NULL without memory. Each json_*_new function takes over what it is given, also when it fails. */
+static json_t *shape_of(const struct fe_out_tensor *t)
+{
+    json_t *shape = json_array();
+    for (int k = 0; k < t->rank; k++) {
+        if (json_array_append_new(shape, json_integer(t->dim[k])) == 0) continue;
+        json_decref(shape);
+        return NULL;
+    }
+    return shape;
+}
+
+/* The header as JSON; NULL without memory, or when a name is not UTF-8. */
 static json_t *header_of(const struct fe_out_tensor *t, size_t n)
 {
     json_t *all = json_object();
     uint64_t at = 0;
     for (size_t i = 0; all && i < n; i++) {
-        json_t *shape = json_array();
-        for (int k = 0; k < t[i].rank; k++) json_array_append_new(shape, json_integer(t[i].dim[k]));
         uint64_t end = at + bytes_of(&t[i]);
-        json_t *one = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type_name(t[i].dtype), "shape", shape, "data_offsets",
-                                (json_int_t)at, (json_int_t)end);
+        json_t *one = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type_name(t[i].dtype), "shape", shape_of(&t[i]),
+                                "data_offsets", (json_int_t)at, (json_int_t)end);
         at = end;
         if (json_object_set_new(all, t[i].name, one) == 0) continue;
         json_decref(all);

@@ -69,7 +69,7 @@ const struct fe_weights *fe_weights_open(struct yir_arena *a, struct yir_diags *
 const struct fe_weights *fe_weights_read(struct yir_arena *a, struct yir_diags *d, const char *name,
                                          const void *bytes, size_t len, const struct fe_weights_limits *limits);
 
-/* By exact name, or NULL. Constant time. */
+/* By exact name, or NULL. Constant time. Only for results of the two functions above. */
 const struct fe_tensor *fe_weights_find(const struct fe_weights *w, const char *name);
 
 /* Pickled module at a dotted path below the root ("model.22.cv2.0"), or NULL (also for flat files). */

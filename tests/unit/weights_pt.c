@@ -355,6 +355,36 @@ Test(weights_pt, legacy_form)
     }
 }
 
+/* What only the legacy form has: classes with their source text, and storages that are windows of others. */
+Test(weights_pt, legacy_classes_and_windows)
+{
+    static const float values[] = { 0, 1, 2, 3, 4, 5 };
+    for (int64_t from = 0; from <= 4; from++) {
+        size_t len;
+        ptwrite_init(&w, a);
+        w.legacy = true;
+        w.record = yir_alloc(a, sizeof *w.record);
+        w.record[0] = (struct ptwrite_record){ "data/5", values, sizeof values };
+        w.nrecord = w.cap = 1;
+        ptwrite_ops(&w, "}");
+        ptwrite_key(&w, "t");
+        ptwrite_ops(&w, "(U\7storagectorch\nFloatStorage\nU\1" "5U\3cpuK\6(U\1" "6");
+        ptwrite_int(&w, from);
+        ptwrite_ops(&w, "K\3ttQ");
+        ptwrite_view(&w, 1, (const int64_t[]){ 2 }, (const int64_t[]){ 1 }, 1);
+        ptwrite_ops(&w, "s");
+        ptwrite_key(&w, "class");
+        ptwrite_ops(&w, "(U\6modulecm\nC\nU\4m.pyU\4passtQs");
+        const uint8_t *bytes = ptwrite_legacy(&w, &len);
+        struct readcheck r = readcheck_bytes(bytes, len, NULL);
+        float v[2];
+        if (r.w) fe_tensor_f32(&r.w->tensor[0], v);
+        if (from == 4) cr_assert_null(r.w);
+        else cr_assert(r.w && v[0] == (float)from + 1 && v[1] == (float)from + 2, "%s", readcheck_text(&r));
+        readcheck_end(&r);
+    }
+}
+
 static void check_values(const char *type, const void *bytes, size_t itemsize, enum yir_dtype want)
 {
     static const int64_t three = 3;
@@ -651,6 +681,14 @@ Test(weights_pt, names)
     ptwrite_floats(&w, 1, 1);
     ptwrite_key(&w, "a");
     ptwrite_floats(&w, 1, 1);
+    ptwrite_op(&w, 'u');
+    expect_refused(E_PICKLE, "twice");
+    ptwrite_init(&w, a);
+    ptwrite_ops(&w, "}(");
+    ptwrite_key(&w, "model");
+    put_conv(1);
+    ptwrite_key(&w, "model");
+    put_conv(2);
     ptwrite_op(&w, 'u');
     expect_refused(E_PICKLE, "twice");
     ptwrite_init(&w, a);
