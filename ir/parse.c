@@ -16,17 +16,18 @@
  *   layout  = "nchw" | "nhwc" | "oihw" | "row"      "row" only as a value
  *   NAME    = letters, digits, '.', '_', '-'        that of an input is not digits alone
  *
- * Values, kernels and buffers are numbered in order without gaps (values and kernels from 1) and used after they are
- * defined; `out NAME` of a buffer alone looks ahead. Inside a kernel's braces an op is stored unless it says `inline`;
- * a `view` belongs to no kernel. An op's type must be the one that its operands give. */
+ * Values, kernels and buffers are numbered in order without gaps (values and kernels from 1) and used after they
+ * are defined; `out NAME` of a buffer alone looks ahead. Inside a kernel's braces an op is stored unless it says
+ * `inline`; a `view` belongs to no kernel. An op's type must be the one that its operands give. */
 #include "ir.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "scan.h"
+
 enum {
     MAX_TEXT = 64 << 20,
-    MAX_NAME = 512,
     MAX_OPS = 1 << 16,
     MAX_WEIGHTS = 100000,
     MAX_INPUTS = 128,
@@ -39,260 +40,83 @@ enum {
 #define MAX_BYTES (UINT64_C(1) << 50)
 
 struct parser {
+    struct yir_scan s;
     struct yir_func *f;
-    const char *p, *end, *line; /* line: start of the current one */
-    uint32_t file, lineno;
     bool in_kernel;
     struct yir_place *place;
     size_t cap_place;
     struct awaited { /* output named by a buffer before its own line */
-        const char *at;
-        uint32_t lineno;
-        const char *line, *name;
+        struct yir_loc loc;
+        const char *name;
         uint32_t buf;
     } * awaited;
     size_t nawaited, cap_awaited;
 };
 
-struct span {
-    const char *s;
-    size_t n;
-};
-
-static struct yir_loc place_at(const struct parser *p, const char *at)
-{
-    return (struct yir_loc){p->file, p->lineno, (uint32_t)(at - p->line) + 1};
-}
-
-#define FAIL(p, at, id, ...) yir_diag((p)->f->diags, place_at(p, at), id, __VA_ARGS__)
-#define SYNTAX(p, ...) FAIL(p, (p)->p, E_IR_SYNTAX, __VA_ARGS__)
-
-/* --- tokens ------------------------------------------------------------------------------------------------- */
-
-static void skip(struct parser *p)
-{
-    while (p->p < p->end && (*p->p == ' ' || *p->p == '\t' || *p->p == '\r')) p->p++;
-}
-
-static bool at_eol(struct parser *p)
-{
-    skip(p);
-    return p->p == p->end || *p->p == '\n' || *p->p == '#';
-}
-
-static bool peek(struct parser *p, char c)
-{
-    skip(p);
-    return p->p < p->end && *p->p == c;
-}
-
-static bool accept(struct parser *p, char c)
-{
-    if (!peek(p, c)) return false;
-    p->p++;
-    return true;
-}
-
-static int expect(struct parser *p, char c)
-{
-    return accept(p, c) ? 0 : SYNTAX(p, "expected '%c'", c);
-}
-
-static bool is_word_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static struct span take(struct parser *p, bool (*in_set)(char))
-{
-    skip(p);
-    struct span w = {p->p, 0};
-    while (p->p < p->end && in_set(*p->p)) p->p++;
-    w.n = (size_t)(p->p - w.s);
-    return w;
-}
-
-static bool is(struct span w, const char *text)
-{
-    return strlen(text) == w.n && memcmp(w.s, text, w.n) == 0;
-}
-
-/* Takes `text` when it comes next; a word is taken whole or not at all. */
-static bool accept_text(struct parser *p, const char *text)
-{
-    size_t n = strlen(text);
-    skip(p);
-    if ((size_t)(p->end - p->p) < n || memcmp(p->p, text, n) != 0) return false;
-    if (is_word_char(text[n - 1]) && p->p + n < p->end && is_word_char(p->p[n])) return false;
-    p->p += n;
-    return true;
-}
-
-static int expect_text(struct parser *p, const char *text)
-{
-    return accept_text(p, text) ? 0 : SYNTAX(p, "expected '%s'", text);
-}
-
-static int take_name(struct parser *p, struct span *out)
-{
-    *out = take(p, yir_is_name_char);
-    if (!out->n) return SYNTAX(p, "expected a name (letters, digits, '.', '_', '-')");
-    if (out->n > MAX_NAME) return FAIL(p, out->s, E_LIMIT, "the name is longer than %d characters", MAX_NAME);
-    return 0;
-}
-
-/* Decimal digits without sign, at most max. */
-static int take_uint(struct parser *p, uint64_t max, uint64_t *out)
-{
-    skip(p);
-    const char *at = p->p;
-    uint64_t v = 0;
-    while (p->p < p->end && is_digit(*p->p)) {
-        if (!yir_mul_u64(v, 10, &v) || !yir_add_u64(v, (uint64_t)(*p->p - '0'), &v) || v > max)
-            return FAIL(p, at, E_IR_SYNTAX, "the number is larger than %llu", (unsigned long long)max);
-        p->p++;
-    }
-    *out = v;
-    return p->p == at ? SYNTAX(p, "expected a number") : 0;
-}
-
-/* A number right after a letter or sign, as in b3: no blank between. */
-static int take_index(struct parser *p, char letter, uint64_t max, uint64_t *out)
-{
-    if (!peek(p, letter)) return SYNTAX(p, "expected '%c' and a number", letter);
-    p->p++;
-    if (p->p == p->end || !is_digit(*p->p)) return SYNTAX(p, "expected a number after '%c'", letter);
-    return take_uint(p, max, out);
-}
-
-static int take_field(struct parser *p, const char *name, uint64_t max, uint64_t *out)
-{
-    if (expect_text(p, name) || expect(p, '=')) return -1;
-    return take_uint(p, max, out);
-}
-
-static int take_int32(struct parser *p, int32_t *out)
-{
-    bool minus = accept(p, '-');
-    uint64_t v;
-    if (take_uint(p, minus ? UINT64_C(0x80000000) : INT32_MAX, &v)) return -1;
-    *out = (int32_t)(minus ? -(int64_t)v : (int64_t)v);
-    return 0;
-}
-
-/* Digits, at most 17 of which count; *scale is the power of ten that the rest asks for. */
-static double take_digits(struct parser *p, int *ndigit, int *scale)
-{
-    double v = 0;
-    bool point = false;
-    for (; p->p < p->end && (is_digit(*p->p) || (*p->p == '.' && !point)); p->p++) {
-        if (*p->p == '.') {
-            point = true;
-            continue;
-        }
-        if (*ndigit < 17) v = v * 10 + (*p->p - '0');
-        *scale += (*ndigit >= 17) - point;
-        *ndigit += *ndigit > 0 || *p->p != '0';
-    }
-    return v;
-}
-
-/* strtof would follow the locale. Nine digits, as the printer writes them, give back the same float: the two roundings
- * here are in double, far finer than half a unit of the float. */
-static int take_float(struct parser *p, float *out)
-{
-    skip(p);
-    const char *at = p->p;
-    bool minus = accept(p, '-');
-    if (accept_text(p, "inf")) {
-        *out = minus ? -INFINITY : INFINITY;
-        return 0;
-    }
-    const char *first = p->p;
-    int ndigit = 0, scale = 0;
-    double v = take_digits(p, &ndigit, &scale);
-    if (p->p == first || (p->p == first + 1 && *first == '.')) return FAIL(p, at, E_IR_SYNTAX, "expected a number");
-    if (p->p < p->end && (*p->p == 'e' || *p->p == 'E')) {
-        p->p++;
-        bool down = p->p < p->end && *p->p == '-';
-        if (p->p < p->end && (*p->p == '-' || *p->p == '+')) p->p++;
-        uint64_t e;
-        if (take_uint(p, 400, &e)) return -1;
-        scale += down ? -(int)e : (int)e;
-    }
-    if (scale < -400 || scale > 400) return FAIL(p, at, E_IR_SYNTAX, "the number has too many digits");
-    if (v == 0) scale = 0; /* 0e400 is 0, not 0 * infinity */
-    v = scale < 0 ? v / pow(10, -scale) : v * pow(10, scale);
-    *out = (float)(minus ? -v : v);
-    return !isfinite(*out) ? FAIL(p, at, E_IR_SYNTAX, "the number is out of a float's range") : 0;
-}
+#define FAIL(p, at, id, ...) YIR_SCAN_FAIL(&(p)->s, at, id, __VA_ARGS__)
+#define SYNTAX(p, ...)       YIR_SCAN_SYNTAX(&(p)->s, __VA_ARGS__)
 
 /* --- types and references ----------------------------------------------------------------------------------- */
 
 static int take_dtype(struct parser *p, enum yir_dtype *out)
 {
-    struct span w = take(p, is_word_char);
+    struct yir_span w = yir_take(&p->s, yir_is_word_char);
     if (yir_dtype_by_name(w.s, w.n, out)) return 0;
     return FAIL(p, w.s, E_IR_SYNTAX, "expected an element type (f32, f16, u8 ...)");
 }
 
 static int take_layout(struct parser *p, bool row, enum yir_layout *out)
 {
-    struct span w = take(p, is_word_char);
+    struct yir_span w = yir_take(&p->s, yir_is_word_char);
     if (yir_layout_by_name(w.s, w.n, out)) return 0;
-    if (row && is(w, "row")) return *out = YIR_ROW, 0;
+    if (row && yir_span_is(w, "row")) return *out = YIR_ROW, 0;
     return FAIL(p, w.s, E_IR_SYNTAX, "expected a layout (nchw, nhwc, oihw%s)", row ? ", row" : "");
 }
 
 static int take_dims(struct parser *p, struct yir_tdesc *d)
 {
     int64_t elems = 1;
-    while (!peek(p, ']')) {
-        if (d->rank && expect(p, ',')) return -1;
-        skip(p);
-        const char *at = p->p;
+    while (!yir_peek(&p->s, ']')) {
+        if (d->rank && yir_expect(&p->s, ',')) return -1;
+        yir_skip(&p->s);
+        const char *at = p->s.p;
         if (d->rank == YIR_MAX_RANK) return SYNTAX(p, "a type has at most %d dimensions", YIR_MAX_RANK);
         uint64_t n;
-        if (take_uint(p, YIR_MAX_DIM, &n)) return -1;
+        if (yir_take_uint(&p->s, YIR_MAX_DIM, &n)) return -1;
         if (!n) return FAIL(p, at, E_IR_SYNTAX, "a dimension must be at least 1");
         if ((int64_t)n > MAX_ELEMS / elems) return FAIL(p, at, E_LIMIT, "a tensor has at most 2^40 elements");
         elems *= (int64_t)n;
         d->dim[d->rank++] = (int64_t)n;
     }
-    return expect(p, ']');
+    return yir_expect(&p->s, ']');
 }
 
 static int take_type(struct parser *p, yir_type *out)
 {
     struct yir_tdesc d = {.layout = YIR_ROW};
-    if (take_dtype(p, &d.dtype) || expect(p, '[') || take_dims(p, &d)) return -1;
+    if (take_dtype(p, &d.dtype) || yir_expect(&p->s, '[') || take_dims(p, &d)) return -1;
     if (d.rank == 4 && take_layout(p, false, &d.layout)) return -1;
     *out = yir_type_of(p->f->types, &d);
     return 0;
 }
 
-static bool all_digits(struct span w)
+static bool all_digits(struct yir_span w)
 {
     for (size_t i = 0; i < w.n; i++)
-        if (!is_digit(w.s[i])) return false;
+        if (!yir_is_digit(w.s[i])) return false;
     return true;
 }
 
-static yir_ref find_input(const struct yir_func *f, struct span w)
+static yir_ref find_input(const struct yir_func *f, struct yir_span w)
 {
     for (uint32_t i = 0; i < f->ninput; i++)
-        if (is(w, f->input[i].name)) return yir_mkref(YIR_INP, i);
+        if (yir_span_is(w, f->input[i].name)) return yir_mkref(YIR_INP, i);
     return YIR_NONE;
 }
 
-static yir_ref find_weight(struct parser *p, struct span w)
+static yir_ref find_weight(struct parser *p, struct yir_span w)
 {
-    char name[MAX_NAME + 1];
+    char name[YIR_MAX_NAME + 1];
     memcpy(name, w.s, w.n);
     name[w.n] = 0;
     return yir_find_weight(p->f, name);
@@ -300,36 +124,37 @@ static yir_ref find_weight(struct parser *p, struct span w)
 
 static int take_ref(struct parser *p, yir_ref *out)
 {
-    skip(p);
-    const char *at = p->p;
-    bool weight = accept(p, '$');
-    if (!weight && !accept(p, '%')) return SYNTAX(p, "expected %%value, %%input or $weight");
-    struct span w;
-    if (take_name(p, &w)) return -1;
+    yir_skip(&p->s);
+    const char *at = p->s.p;
+    bool weight = yir_accept(&p->s, '$');
+    if (!weight && !yir_accept(&p->s, '%')) return SYNTAX(p, "expected %%value, %%input or $weight");
+    struct yir_span w;
+    if (yir_take_name(&p->s, &w)) return -1;
     if (weight || !all_digits(w)) {
         *out = weight ? find_weight(p, w) : find_input(p->f, w);
         if (yir_kind(*out) != YIR_NIL) return 0;
         return FAIL(p, at, E_IR_SYNTAX, "%c%.*s is not defined", weight ? '$' : '%', (int)w.n, w.s);
     }
-    p->p = w.s;
+    p->s.p = w.s;
     uint64_t i;
-    if (take_uint(p, UINT32_MAX, &i)) return -1;
-    if (!i || i >= p->f->nop) return FAIL(p, at, E_IR_SYNTAX, "%%%llu is not defined before here", (unsigned long long)i);
+    if (yir_take_uint(&p->s, UINT32_MAX, &i)) return -1;
+    if (!i || i >= p->f->nop)
+        return FAIL(p, at, E_IR_SYNTAX, "%%%llu is not defined before here", (unsigned long long)i);
     *out = yir_mkref(YIR_VAL, (uint32_t)i);
     return 0;
 }
 
 /* --- lines before the ops ----------------------------------------------------------------------------------- */
 
-static const char *keep(struct parser *p, struct span w)
+static const char *keep(struct parser *p, struct yir_span w)
 {
     return yir_strndup(p->f->arena, w.s, w.n);
 }
 
 static int parse_model(struct parser *p)
 {
-    struct span w;
-    if (take_name(p, &w)) return -1;
+    struct yir_span w;
+    if (yir_take_name(&p->s, &w)) return -1;
     p->f->name = keep(p, w);
     return 0;
 }
@@ -338,19 +163,19 @@ static int parse_image(struct parser *p)
 {
     uint64_t bgr;
     float div;
-    if (expect_text(p, "div") || expect(p, '=')) return -1;
-    skip(p);
-    const char *at = p->p;
-    if (take_float(p, &div)) return -1;
+    if (yir_expect_text(&p->s, "div") || yir_expect(&p->s, '=')) return -1;
+    yir_skip(&p->s);
+    const char *at = p->s.p;
+    if (yir_take_float(&p->s, &div)) return -1;
     if (!(div > 0 && div < INFINITY)) return FAIL(p, at, E_IR_SYNTAX, "div must be positive");
-    if (take_field(p, "bgr", 1, &bgr)) return -1;
+    if (yir_take_field(&p->s, "bgr", 1, &bgr)) return -1;
     p->f->image_div = div;
     p->f->image_bgr = bgr != 0;
     return 0;
 }
 
 /* Count of things of one kind, and whether a name is free. */
-static int check_new(struct parser *p, struct span w, size_t have, size_t max, bool taken)
+static int check_new(struct parser *p, struct yir_span w, size_t have, size_t max, bool taken)
 {
     if (have >= max) return FAIL(p, w.s, E_LIMIT, "there are more than %zu of these", max);
     if (taken) return FAIL(p, w.s, E_IR_SYNTAX, "%.*s stands twice", (int)w.n, w.s);
@@ -359,40 +184,40 @@ static int check_new(struct parser *p, struct span w, size_t have, size_t max, b
 
 static int parse_in(struct parser *p)
 {
-    struct span w;
+    struct yir_span w;
     yir_type ty;
-    if (expect(p, '%') || take_name(p, &w)) return -1;
+    if (yir_expect(&p->s, '%') || yir_take_name(&p->s, &w)) return -1;
     if (all_digits(w)) return FAIL(p, w.s, E_IR_SYNTAX, "an input's name must not be a number");
     if (check_new(p, w, p->f->ninput, MAX_INPUTS, yir_kind(find_input(p->f, w)) != YIR_NIL)) return -1;
-    if (expect(p, ':') || take_type(p, &ty)) return -1;
+    if (yir_expect(&p->s, ':') || take_type(p, &ty)) return -1;
     yir_add_input(p->f, keep(p, w), ty);
     return 0;
 }
 
 static int parse_weight(struct parser *p)
 {
-    struct span w;
+    struct yir_span w;
     yir_type ty;
-    if (expect(p, '$') || take_name(p, &w)) return -1;
+    if (yir_expect(&p->s, '$') || yir_take_name(&p->s, &w)) return -1;
     if (check_new(p, w, p->f->nweight, MAX_WEIGHTS, yir_kind(find_weight(p, w)) != YIR_NIL)) return -1;
-    if (expect(p, ':') || take_type(p, &ty)) return -1;
+    if (yir_expect(&p->s, ':') || take_type(p, &ty)) return -1;
     yir_add_weight(p->f, keep(p, w), ty, NULL);
     return 0;
 }
 
 static int parse_arena(struct parser *p)
 {
-    return take_field(p, "bytes", MAX_BYTES, &p->f->arena_size);
+    return yir_take_field(&p->s, "bytes", MAX_BYTES, &p->f->arena_size);
 }
 
 /* Which memory: the arena, an input, or an output (whose line comes later). */
 static int take_place_of(struct parser *p, struct yir_buf *b)
 {
-    struct span w;
-    if (accept_text(p, "arena")) return b->kind = YIR_BUF_ARENA, 0;
-    b->kind = accept_text(p, "in") ? YIR_BUF_IN : YIR_BUF_OUT;
-    if (b->kind == YIR_BUF_OUT && !accept_text(p, "out")) return SYNTAX(p, "expected arena, in or out");
-    if ((b->kind == YIR_BUF_IN && expect(p, '%')) || take_name(p, &w)) return -1;
+    struct yir_span w;
+    if (yir_accept_text(&p->s, "arena")) return b->kind = YIR_BUF_ARENA, 0;
+    b->kind = yir_accept_text(&p->s, "in") ? YIR_BUF_IN : YIR_BUF_OUT;
+    if (b->kind == YIR_BUF_OUT && !yir_accept_text(&p->s, "out")) return SYNTAX(p, "expected arena, in or out");
+    if ((b->kind == YIR_BUF_IN && yir_expect(&p->s, '%')) || yir_take_name(&p->s, &w)) return -1;
     if (b->kind == YIR_BUF_IN) {
         yir_ref r = find_input(p->f, w);
         if (yir_kind(r) == YIR_NIL) return FAIL(p, w.s, E_IR_SYNTAX, "%%%.*s is not defined", (int)w.n, w.s);
@@ -400,7 +225,7 @@ static int take_place_of(struct parser *p, struct yir_buf *b)
         return 0;
     }
     p->awaited = yir_grow(p->f->arena, p->awaited, &p->cap_awaited, p->nawaited + 1, sizeof *p->awaited);
-    p->awaited[p->nawaited++] = (struct awaited){w.s, p->lineno, p->line, keep(p, w), p->f->nbuf};
+    p->awaited[p->nawaited++] = (struct awaited){yir_scan_loc(&p->s, w.s), keep(p, w), p->f->nbuf};
     return 0;
 }
 
@@ -409,15 +234,17 @@ static int parse_buf(struct parser *p)
     struct yir_func *f = p->f;
     struct yir_buf b = {0};
     uint64_t i, first = 0, last = 0;
-    skip(p);
-    const char *at = p->p;
-    if (take_index(p, 'b', UINT32_MAX, &i)) return -1;
+    yir_skip(&p->s);
+    const char *at = p->s.p;
+    if (yir_take_index(&p->s, 'b', UINT32_MAX, &i)) return -1;
     if (i != f->nbuf) return FAIL(p, at, E_IR_SYNTAX, "buffers are numbered in order: expected b%u", f->nbuf);
     if (i == MAX_BUFS) return FAIL(p, at, E_LIMIT, "there are more than %d buffers", MAX_BUFS);
-    if (take_place_of(p, &b) || take_field(p, "bytes", MAX_BYTES, &b.bytes)) return -1;
-    if (accept_text(p, "at") && (expect(p, '=') || take_uint(p, MAX_BYTES, &b.offset))) return -1;
-    if (accept_text(p, "live") &&
-        (expect(p, '=') || take_uint(p, MAX_OPS, &first) || expect_text(p, "..") || take_uint(p, MAX_OPS, &last)))
+    if (take_place_of(p, &b) || yir_take_field(&p->s, "bytes", MAX_BYTES, &b.bytes)) return -1;
+    if (yir_accept_text(&p->s, "at") && (yir_expect(&p->s, '=') || yir_take_uint(&p->s, MAX_BYTES, &b.offset)))
+        return -1;
+    if (yir_accept_text(&p->s, "live") &&
+        (yir_expect(&p->s, '=') || yir_take_uint(&p->s, MAX_OPS, &first) || yir_expect_text(&p->s, "..") ||
+         yir_take_uint(&p->s, MAX_OPS, &last)))
         return -1;
     b.first = (uint32_t)first;
     b.last = (uint32_t)last;
@@ -436,19 +263,19 @@ static bool is_knob_char(char c)
 static int take_knobs(struct parser *p, struct yir_kernel *k)
 {
     struct yir_str s = {.arena = p->f->arena};
-    while (!peek(p, '{')) {
-        struct span w = take(p, is_word_char);
-        if (!w.n || expect(p, '=')) return w.n ? -1 : SYNTAX(p, "expected a knob or '{'");
-        struct span v = take(p, is_knob_char);
-        if (!v.n || s.len > MAX_NAME) return SYNTAX(p, "a knob needs a short value");
-        if (is(w, "family") && !s.len && !k->family[0]) {
+    while (!yir_peek(&p->s, '{')) {
+        struct yir_span w = yir_take(&p->s, yir_is_word_char);
+        if (!w.n || yir_expect(&p->s, '=')) return w.n ? -1 : SYNTAX(p, "expected a knob or '{'");
+        struct yir_span v = yir_take(&p->s, is_knob_char);
+        if (!v.n || s.len > YIR_MAX_NAME) return SYNTAX(p, "a knob needs a short value");
+        if (yir_span_is(w, "family") && !s.len && !k->family[0]) {
             k->family = keep(p, v);
             continue;
         }
         yir_str_fmt(&s, "%s%.*s=%.*s", s.len ? " " : "", (int)w.n, w.s, (int)v.n, v.s);
     }
     if (s.len) k->knobs = s.text;
-    return expect(p, '{');
+    return yir_expect(&p->s, '{');
 }
 
 static int parse_kernel(struct parser *p)
@@ -456,10 +283,10 @@ static int parse_kernel(struct parser *p)
     struct yir_func *f = p->f;
     struct yir_kernel k = {"", ""};
     uint64_t i;
-    skip(p);
-    const char *at = p->p;
+    yir_skip(&p->s);
+    const char *at = p->s.p;
     if (p->in_kernel) return SYNTAX(p, "kernels do not nest");
-    if (take_index(p, 'k', UINT32_MAX, &i)) return -1;
+    if (yir_take_index(&p->s, 'k', UINT32_MAX, &i)) return -1;
     if (i != f->nkernel + UINT64_C(1))
         return FAIL(p, at, E_IR_SYNTAX, "kernels are numbered in order: expected k%u", f->nkernel + 1);
     if (i > MAX_OPS) return FAIL(p, at, E_LIMIT, "there are more than %d kernels", MAX_OPS);
@@ -474,12 +301,12 @@ static int parse_brace(struct parser *p)
 {
     if (!p->in_kernel) return SYNTAX(p, "no kernel is open here");
     p->in_kernel = false;
-    return expect(p, '}');
+    return yir_expect(&p->s, '}');
 }
 
 /* --- ops ---------------------------------------------------------------------------------------------------- */
 
-static int unknown_op(struct parser *p, struct span w)
+static int unknown_op(struct parser *p, struct yir_span w)
 {
     const char *names[YIR_NCODE];
     for (int c = 1; c < YIR_NCODE; c++) names[c - 1] = yir_opinfo((enum yir_code)c)->name;
@@ -488,7 +315,7 @@ static int unknown_op(struct parser *p, struct span w)
                 near ? near : "", near ? "'?" : "");
 }
 
-static int unknown_attr(struct parser *p, const struct yir_opinfo *info, struct span w)
+static int unknown_attr(struct parser *p, const struct yir_opinfo *info, struct yir_span w)
 {
     const char *names[MAX_WORDS];
     for (int i = 0; i < info->nattr; i++) names[i] = info->attr[i].name;
@@ -504,7 +331,7 @@ static int take_value(struct parser *p, char kind, int32_t *word)
     float v;
     switch (kind) {
     case 'f':
-        if (take_float(p, &v)) return -1;
+        if (yir_take_float(&p->s, &v)) return -1;
         memcpy(word, &v, sizeof v);
         return 0;
     case 'd':
@@ -515,32 +342,33 @@ static int take_value(struct parser *p, char kind, int32_t *word)
         if (take_layout(p, true, &layout)) return -1;
         *word = (int32_t)layout;
         return 0;
-    default: return take_int32(p, word);
+    default: return yir_take_int32(&p->s, word);
     }
 }
 
 static int take_attr(struct parser *p, const struct yir_opinfo *info, unsigned *seen, int32_t *word)
 {
-    struct span w = take(p, is_word_char);
+    struct yir_span w = yir_take(&p->s, yir_is_word_char);
     if (!w.n) return SYNTAX(p, "expected an attribute or '}'");
     int i = 0;
-    while (i < info->nattr && !is(w, info->attr[i].name)) i++;
+    while (i < info->nattr && !yir_span_is(w, info->attr[i].name)) i++;
     if (i == info->nattr) return unknown_attr(p, info, w);
     if (*seen & 1u << i) return FAIL(p, w.s, E_IR_OP, "the attribute %s stands twice", info->attr[i].name);
     *seen |= 1u << i;
-    if (expect(p, '=')) return -1;
+    if (yir_expect(&p->s, '=')) return -1;
     for (int k = 0; k < info->attr[i].n; k++)
-        if ((k && expect(p, ',')) || take_value(p, info->attr[i].kind, word + info->attr[i].at + k)) return -1;
+        if ((k && yir_expect(&p->s, ',')) || take_value(p, info->attr[i].kind, word + info->attr[i].at + k))
+            return -1;
     return 0;
 }
 
 static int take_attrs(struct parser *p, const struct yir_opinfo *info, int32_t *word)
 {
     unsigned seen = 0;
-    if (!accept(p, '{')) return 0;
+    if (!yir_accept(&p->s, '{')) return 0;
     do {
         if (take_attr(p, info, &seen, word)) return -1;
-    } while (!accept(p, '}'));
+    } while (!yir_accept(&p->s, '}'));
     return 0;
 }
 
@@ -563,25 +391,26 @@ static int take_operands(struct parser *p, struct op_line *l, const struct yir_o
     do {
         if (l->nsrc == MAX_SRC) return SYNTAX(p, "%s has at most %d operands", info->name, info->hi);
         if (take_ref(p, &l->src[l->nsrc++])) return -1;
-    } while (accept(p, ','));
+    } while (yir_accept(&p->s, ','));
     if (l->nsrc >= info->lo && l->nsrc <= info->hi) return 0;
-    return FAIL(p, l->at, E_IR_OP, "%s with %d operands; %d to %d are possible", info->name, l->nsrc, info->lo, info->hi);
+    return FAIL(p, l->at, E_IR_OP, "%s with %d operands; %d to %d are possible", info->name, l->nsrc, info->lo,
+                info->hi);
 }
 
 static int take_strides(struct parser *p, const struct yir_tdesc *d, int64_t *stride)
 {
     uint64_t v;
-    if (accept_text(p, "ld")) {
-        skip(p);
-        const char *at = p->p;
-        if (expect(p, '=') || take_uint(p, MAX_ELEMS, &v)) return -1;
+    if (yir_accept_text(&p->s, "ld")) {
+        yir_skip(&p->s);
+        const char *at = p->s.p;
+        if (yir_expect(&p->s, '=') || yir_take_uint(&p->s, MAX_ELEMS, &v)) return -1;
         if (d->layout == YIR_NHWC && yir_pixel_strides(d, (int64_t)v, stride)) return 0;
         return FAIL(p, at, E_IR_SYNTAX, "ld is the pixel stride of an nhwc value");
     }
-    if (!accept_text(p, "s")) return yir_dense_strides(d, stride), 0;
-    if (expect(p, '=')) return -1;
+    if (!yir_accept_text(&p->s, "s")) return yir_dense_strides(d, stride), 0;
+    if (yir_expect(&p->s, '=')) return -1;
     for (int i = 0; i < d->rank; i++) {
-        if ((i && expect(p, ',')) || take_uint(p, MAX_ELEMS, &v)) return -1;
+        if ((i && yir_expect(&p->s, ',')) || yir_take_uint(&p->s, MAX_ELEMS, &v)) return -1;
         stride[i] = (int64_t)v;
     }
     return 0;
@@ -590,24 +419,26 @@ static int take_strides(struct parser *p, const struct yir_tdesc *d, int64_t *st
 static int take_place(struct parser *p, struct op_line *l)
 {
     uint64_t i;
-    skip(p);
-    const char *at = p->p;
-    if (take_index(p, 'b', UINT32_MAX, &i)) return -1;
+    yir_skip(&p->s);
+    const char *at = p->s.p;
+    if (yir_take_index(&p->s, 'b', UINT32_MAX, &i)) return -1;
     if (i >= p->f->nbuf) return FAIL(p, at, E_IR_SYNTAX, "b%llu is not defined", (unsigned long long)i);
     l->place.buf = (uint32_t)i + 1;
-    if (accept(p, '+') && take_uint(p, MAX_BYTES, &l->place.offset)) return -1;
+    if (yir_accept(&p->s, '+') && yir_take_uint(&p->s, MAX_BYTES, &l->place.offset)) return -1;
     return take_strides(p, yir_tdesc(p->f->types, l->type), l->place.stride);
 }
 
 static int take_loc(struct parser *p, struct op_line *l)
 {
     uint64_t line, col;
-    struct span w;
-    if (take_uint(p, UINT32_MAX, &line) || expect(p, ':') || take_uint(p, UINT32_MAX, &col)) return -1;
+    struct yir_span w;
+    if (yir_take_uint(&p->s, UINT32_MAX, &line) || yir_expect(&p->s, ':') ||
+        yir_take_uint(&p->s, UINT32_MAX, &col))
+        return -1;
     l->has_loc = true;
     l->loc = (struct yir_loc){0, (uint32_t)line, (uint32_t)col};
-    if (at_eol(p)) return 0;
-    if (take_name(p, &w)) return -1;
+    if (yir_at_eol(&p->s)) return 0;
+    if (yir_take_name(&p->s, &w)) return -1;
     l->loc_name = keep(p, w);
     return 0;
 }
@@ -615,28 +446,29 @@ static int take_loc(struct parser *p, struct op_line *l)
 static int take_op_line(struct parser *p, struct op_line *l)
 {
     uint64_t i;
-    skip(p);
-    l->at = p->p;
-    if (take_index(p, '%', UINT32_MAX, &i)) return -1;
-    if (i != p->f->nop) return FAIL(p, l->at, E_IR_SYNTAX, "values are numbered in order: expected %%%u", p->f->nop);
+    yir_skip(&p->s);
+    l->at = p->s.p;
+    if (yir_take_index(&p->s, '%', UINT32_MAX, &i)) return -1;
+    if (i != p->f->nop)
+        return FAIL(p, l->at, E_IR_SYNTAX, "values are numbered in order: expected %%%u", p->f->nop);
     if (i > MAX_OPS) return FAIL(p, l->at, E_LIMIT, "there are more than %d ops", MAX_OPS);
-    if (expect(p, '=')) return -1;
-    struct span w = take(p, is_word_char);
+    if (yir_expect(&p->s, '=')) return -1;
+    struct yir_span w = yir_take(&p->s, yir_is_word_char);
     if (!yir_op_by_name(w.s, w.n, &l->code)) return unknown_op(p, w);
     const struct yir_opinfo *info = yir_opinfo(l->code);
     YIR_ASSERT(info->nwords <= MAX_WORDS && info->nattr <= MAX_WORDS);
     yir_attr_defaults(l->code, l->word);
-    if (take_operands(p, l, info) || take_attrs(p, info, l->word) || expect(p, ':')) return -1;
-    skip(p);
-    l->type_at = p->p;
+    if (take_operands(p, l, info) || take_attrs(p, info, l->word) || yir_expect(&p->s, ':')) return -1;
+    yir_skip(&p->s);
+    l->type_at = p->s.p;
     if (take_type(p, &l->type)) return -1;
-    l->is_view = accept_text(p, "view");
-    skip(p);
-    const char *at = p->p;
-    l->is_inline = !l->is_view && accept_text(p, "inline");
+    l->is_view = yir_accept_text(&p->s, "view");
+    yir_skip(&p->s);
+    const char *at = p->s.p;
+    l->is_inline = !l->is_view && yir_accept_text(&p->s, "inline");
     if (l->is_inline && !p->in_kernel) return FAIL(p, at, E_IR_SYNTAX, "only an op of a kernel can be inline");
-    if (accept_text(p, "->") && take_place(p, l)) return -1;
-    return accept(p, '@') ? take_loc(p, l) : 0;
+    if (yir_accept_text(&p->s, "->") && take_place(p, l)) return -1;
+    return yir_accept(&p->s, '@') ? take_loc(p, l) : 0;
 }
 
 static int type_differs(struct parser *p, const struct op_line *l, yir_type inferred)
@@ -652,7 +484,7 @@ static int parse_op(struct parser *p)
     struct yir_func *f = p->f;
     struct op_line l = {.loc_name = ""};
     if (take_op_line(p, &l)) return -1;
-    yir_set_loc(f, place_at(p, l.at), "");
+    yir_set_loc(f, yir_scan_loc(&p->s, l.at), "");
     yir_ref r = yir_emit(f, l.code, l.src, l.nsrc, l.word);
     if (yir_kind(r) == YIR_NIL) return -1;
     struct yir_op *o = yir_opof(f, r);
@@ -675,14 +507,14 @@ static bool output_named(const struct yir_func *f, const char *name, uint32_t *o
 
 static int parse_output(struct parser *p, bool layer)
 {
-    struct span w;
+    struct yir_span w;
     yir_ref r;
     uint32_t i;
     if (p->in_kernel) return SYNTAX(p, "the kernel is not closed");
-    if (take_name(p, &w)) return -1;
+    if (yir_take_name(&p->s, &w)) return -1;
     const char *name = keep(p, w);
     if (check_new(p, w, p->f->noutput, MAX_OUTPUTS, output_named(p->f, name, &i))) return -1;
-    if (expect(p, '=') || take_ref(p, &r)) return -1;
+    if (yir_expect(&p->s, '=') || take_ref(p, &r)) return -1;
     yir_add_output(p->f, name, r, layer);
     return 0;
 }
@@ -691,31 +523,31 @@ static int parse_output(struct parser *p, bool layer)
 
 static int parse_line(struct parser *p)
 {
-    if (at_eol(p)) return 0;
-    if (*p->p == '%') return parse_op(p);
-    if (*p->p == '}') return parse_brace(p);
-    struct span w = take(p, is_word_char);
-    if (is(w, "w")) return parse_weight(p);
-    if (is(w, "in")) return parse_in(p);
-    if (is(w, "kernel")) return parse_kernel(p);
-    if (is(w, "out")) return parse_output(p, false);
-    if (is(w, "layer")) return parse_output(p, true);
-    if (is(w, "buf")) return parse_buf(p);
-    if (is(w, "arena")) return parse_arena(p);
-    if (is(w, "model")) return parse_model(p);
-    if (is(w, "image")) return parse_image(p);
+    if (yir_at_eol(&p->s)) return 0;
+    if (*p->s.p == '%') return parse_op(p);
+    if (*p->s.p == '}') return parse_brace(p);
+    struct yir_span w = yir_take(&p->s, yir_is_word_char);
+    if (yir_span_is(w, "w")) return parse_weight(p);
+    if (yir_span_is(w, "in")) return parse_in(p);
+    if (yir_span_is(w, "kernel")) return parse_kernel(p);
+    if (yir_span_is(w, "out")) return parse_output(p, false);
+    if (yir_span_is(w, "layer")) return parse_output(p, true);
+    if (yir_span_is(w, "buf")) return parse_buf(p);
+    if (yir_span_is(w, "arena")) return parse_arena(p);
+    if (yir_span_is(w, "model")) return parse_model(p);
+    if (yir_span_is(w, "image")) return parse_image(p);
     return FAIL(p, w.s, E_IR_SYNTAX, "expected model, image, in, w, arena, buf, kernel, %%value, out or layer");
 }
 
 static int parse_lines(struct parser *p)
 {
-    while (p->p < p->end) {
-        p->line = p->p;
-        p->lineno++;
+    while (p->s.p < p->s.end) {
+        p->s.line = p->s.p;
+        p->s.lineno++;
         if (parse_line(p)) return -1;
-        if (!at_eol(p)) return SYNTAX(p, "expected the end of the line");
-        const char *nl = memchr(p->p, '\n', (size_t)(p->end - p->p));
-        p->p = nl ? nl + 1 : p->end;
+        if (!yir_at_eol(&p->s)) return SYNTAX(p, "expected the end of the line");
+        const char *nl = memchr(p->s.p, '\n', (size_t)(p->s.end - p->s.p));
+        p->s.p = nl ? nl + 1 : p->s.end;
     }
     if (p->in_kernel) return SYNTAX(p, "the kernel is not closed");
     return 0;
@@ -726,9 +558,7 @@ static int resolve_outputs(struct parser *p)
     for (size_t i = 0; i < p->nawaited; i++) {
         const struct awaited *w = &p->awaited[i];
         if (output_named(p->f, w->name, &p->f->buf[w->buf].io)) continue;
-        p->line = w->line;
-        p->lineno = w->lineno;
-        return FAIL(p, w->at, E_IR_SYNTAX, "no output is named %s", w->name);
+        return yir_diag(p->f->diags, w->loc, E_IR_SYNTAX, "no output is named %s", w->name);
     }
     return 0;
 }
@@ -736,11 +566,12 @@ static int resolve_outputs(struct parser *p)
 struct yir_func *yir_parse(struct yir_arena *a, struct yir_types *t, struct yir_diags *d, const char *file,
                            const char *text, size_t len)
 {
-    struct parser p = {.p = text, .end = text + len, .line = text};
-    p.file = yir_diag_file(d, file, text, len);
+    struct parser p = {.s = {.diags = d, .p = text, .end = text + len, .line = text}};
+    p.s.file = yir_diag_file(d, file, text, len);
     p.f = yir_func_new(a, t, d, "");
     if (len > MAX_TEXT) {
-        yir_diag(d, (struct yir_loc){.file = p.file}, E_LIMIT, "the text is longer than %d MiB", MAX_TEXT >> 20);
+        yir_diag(d, (struct yir_loc){.file = p.s.file}, E_LIMIT, "the text is longer than %d MiB",
+                 MAX_TEXT >> 20);
         return NULL;
     }
     if (parse_lines(&p) || resolve_outputs(&p)) return NULL;

@@ -15,7 +15,8 @@ static const char *const buf_kind[] = {
 
 bool yir_is_name_char(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
 }
 
 /* Names of models and modules come from users' files; the text form has no quotes, so other bytes become '_'. Names
@@ -203,7 +204,8 @@ static void put_head(struct yir_str *s, const struct yir_func *f)
     yir_str_fmt(s, " bgr=%d\n", f->image_bgr);
 }
 
-static void put_named(struct yir_str *s, const struct yir_func *f, const char *head, const char *name, yir_type ty)
+static void put_named(struct yir_str *s, const struct yir_func *f, const char *head, const char *name,
+                      yir_type ty)
 {
     yir_str_fmt(s, "%s%s : ", head, name);
     yir_print_type(s, yir_tdesc(f->types, ty));

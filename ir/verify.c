@@ -22,7 +22,8 @@ static struct yir_loc loc_of(const struct yir_func *f, uint32_t op)
 }
 
 /* A broken rule, at an op (0: the function). */
-#define BROKEN(c, op, ...) ((c)->bad++, (void)yir_diag((c)->f->diags, loc_of((c)->f, op), E_IR_VERIFY, __VA_ARGS__))
+#define BROKEN(c, op, ...)                                                                                     \
+    ((c)->bad++, (void)yir_diag((c)->f->diags, loc_of((c)->f, op), E_IR_VERIFY, __VA_ARGS__))
 
 /* --- structure and types ------------------------------------------------------------------------------------ */
 
@@ -74,10 +75,12 @@ static bool check_attrs(struct check *c, uint32_t op)
 static void check_type(struct check *c, uint32_t op)
 {
     const struct yir_op *o = &c->f->op[op];
-    yir_type ty = yir_infer(c->f, (enum yir_code)o->code, &c->f->ref[o->src], o->nsrc, yir_attrs(c->f, op), false);
+    yir_type ty =
+        yir_infer(c->f, (enum yir_code)o->code, &c->f->ref[o->src], o->nsrc, yir_attrs(c->f, op), false);
     if (ty.id && ty.id == o->type.id) return;
     if (!ty.id) {
-        BROKEN(c, op, "%%%u: the operands of %s do not fit together", op, yir_opinfo((enum yir_code)o->code)->name);
+        BROKEN(c, op, "%%%u: the operands of %s do not fit together", op,
+               yir_opinfo((enum yir_code)o->code)->name);
         return;
     }
     struct yir_str s = {.arena = c->f->arena};
@@ -147,7 +150,8 @@ static void check_structure(struct check *c)
     for (uint32_t i = 1; i < f->nop && c->bad < MAX_REPORTS; i++) check_op(c, i);
     for (uint32_t i = 0; i < f->noutput; i++)
         if (!valid_ref(f, f->output[i].ref, f->nop)) BROKEN(c, 0, "output %s is nothing", f->output[i].name);
-    if ((f->place != NULL) != (f->nbuf > 0)) BROKEN(c, 0, "values have places without buffers, or the other way round");
+    if ((f->place != NULL) != (f->nbuf > 0))
+        BROKEN(c, 0, "values have places without buffers, or the other way round");
     for (uint32_t i = 0; i < f->nbuf; i++) {
         const struct yir_buf *b = &f->buf[i];
         uint32_t n = b->kind == YIR_BUF_IN ? f->ninput : f->noutput;
@@ -254,7 +258,8 @@ static void check_stored(struct check *c)
         stores[o->kernel] = stores[o->kernel] || stored;
         if (o->flags & YIR_F_VIEW) continue;
         if (outside[i] && !stored) BROKEN(c, i, "%%%u: read outside kernel k%u, but not stored", i, o->kernel);
-        if (stored && !outside[i] && read[i]) BROKEN(c, i, "%%%u: stored, but read in kernel k%u alone", i, o->kernel);
+        if (stored && !outside[i] && read[i])
+            BROKEN(c, i, "%%%u: stored, but read in kernel k%u alone", i, o->kernel);
     }
     for (uint32_t k = 1; k <= f->nkernel; k++)
         if (!stores[k]) BROKEN(c, 0, "kernel k%u stores nothing", k);
@@ -283,7 +288,8 @@ static void check_connected(struct check *c)
         uint32_t k = f->op[i].kernel;
         if (!k) continue;
         if (!first[k]) first[k] = i;
-        if (root_of(up, i) != root_of(up, first[k])) BROKEN(c, i, "%%%u: not connected with the rest of kernel k%u", i, k);
+        if (root_of(up, i) != root_of(up, first[k]))
+            BROKEN(c, i, "%%%u: not connected with the rest of kernel k%u", i, k);
     }
 }
 
@@ -354,12 +360,14 @@ static struct yir_place place_of(const struct yir_func *f, yir_ref r)
     if (yir_kind(r) == YIR_VAL) return f->place[yir_index(r)];
     yir_dense_strides(yir_desc(f, r), p.stride);
     for (uint32_t i = 0; i < f->nbuf; i++)
-        if (yir_kind(r) == YIR_INP && f->buf[i].kind == YIR_BUF_IN && f->buf[i].io == yir_index(r)) p.buf = i + 1;
+        if (yir_kind(r) == YIR_INP && f->buf[i].kind == YIR_BUF_IN && f->buf[i].io == yir_index(r))
+            p.buf = i + 1;
     return p;
 }
 
 /* b lies `shift` elements along axis into a. */
-static bool lies_at(const struct yir_tdesc *d, const struct yir_place *a, const struct yir_place *b, int axis, int64_t shift)
+static bool lies_at(const struct yir_tdesc *d, const struct yir_place *a, const struct yir_place *b, int axis,
+                    int64_t shift)
 {
     uint64_t bytes = (uint64_t)shift * yir_dtype_size(d->dtype) * (uint64_t)a->stride[axis];
     return a->buf && a->buf == b->buf && a->offset + bytes == b->offset &&
@@ -394,16 +402,17 @@ static void check_outputs(struct check *c)
         const struct yir_tdesc *d = yir_desc(f, r);
         yir_dense_strides(d, dense);
         if (!p.buf || f->buf[p.buf - 1].kind != YIR_BUF_OUT || f->buf[p.buf - 1].io != i)
-            BROKEN(c, yir_kind(r) == YIR_VAL ? yir_index(r) : 0, "output %s does not live in its own buffer", f->output[i].name);
+            BROKEN(c, yir_kind(r) == YIR_VAL ? yir_index(r) : 0, "output %s does not live in its own buffer",
+                   f->output[i].name);
         else if (p.offset || memcmp(p.stride, dense, (size_t)d->rank * sizeof dense[0]))
             BROKEN(c, yir_index(r), "output %s is not dense from the start of its buffer", f->output[i].name);
     }
 }
 
-struct life { /* of an arena buffer */
-    uint64_t begin, end; /* bytes in the arena */
+struct life {             /* of an arena buffer */
+    uint64_t begin, end;  /* bytes in the arena */
     uint32_t first, last; /* ops whose kernels touch it */
-    uint32_t low, high;  /* the same, widened to whole kernels: these run as one */
+    uint32_t low, high;   /* the same, widened to whole kernels: these run as one */
     uint32_t buf;
 };
 

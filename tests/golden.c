@@ -200,7 +200,8 @@ static struct yir_str print(struct yir_arena *a, const struct yir_func *f, unsig
 }
 
 /* What is printed is what is parsed. */
-static int check_round_trip(const struct test *t, struct yir_types *types, const struct yir_str *text, unsigned flags)
+static int check_round_trip(const struct test *t, struct yir_types *types, const struct yir_str *text,
+                            unsigned flags)
 {
     struct yir_diags *d = yir_diags_new(t->arena, NULL, NULL);
     const struct yir_func *f = yir_parse(t->arena, types, d, "printed", text->text, text->len);

@@ -4,7 +4,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char *print(struct yir_arena *a, struct yir_types *t, struct yir_diags *d, const char *text, size_t len)
+static const char *print(struct yir_arena *a, struct yir_types *t, struct yir_diags *d, const char *text,
+                         size_t len)
 {
     struct yir_func *f = yir_parse(a, t, d, "fuzz.yir", text, len);
     if (!f) return NULL;
