@@ -299,7 +299,7 @@ static void start_spin(struct net *n, _Atomic int32_t *word, struct run *r, pthr
     while (!atomic_load(&word[1])) usleep(100);
 }
 
-Test(rt_context, busy, .timeout = 30)
+Test(rt_context, busy)
 {
     static _Atomic int32_t word[MB_ELEMENTS];
     struct net *n = spinning();
@@ -320,7 +320,7 @@ Test(rt_context, busy, .timeout = 30)
 }
 
 /* Misuse that must not become a use after free: the run itself releases the context. */
-Test(rt_context, freed_while_running, .timeout = 30)
+Test(rt_context, freed_while_running)
 {
     static _Atomic int32_t word[MB_ELEMENTS];
     struct net *n = spinning();

@@ -127,7 +127,7 @@ Test(rt_module, text_is_cut)
 
 /* --- damage ----------------------------------------------------------------------------------------------------- */
 
-Test(rt_module, every_bit, .timeout = 120)
+Test(rt_module, every_bit)
 {
     struct modbuild b;
     size_t size, integrity = 0;
@@ -574,7 +574,8 @@ Test(rt_module, several_programs)
     yolort_module_free(m);
     free(bytes);
     b.target[1].arch = modbuild_string(&b, "vax");
-    expect(&b, YOLORT_INCOMPATIBLE, "cpu:test needs warp-drive, which this runtime does not know; cpu:second is for vax");
+    expect(&b, YOLORT_INCOMPATIBLE,
+           "cpu:test needs warp-drive, which this runtime does not know; cpu:second is for vax");
     b.target[0].features = 0;
     expect(&b, YOLORT_OK, "");
     b.target[1].max_batch = -1;
@@ -606,7 +607,7 @@ static yolort_status load_path(const char *p)
     return s;
 }
 
-Test(rt_module, files, .timeout = 20)
+Test(rt_module, files)
 {
     struct modbuild b;
     size_t size;
@@ -624,6 +625,13 @@ Test(rt_module, files, .timeout = 20)
     cr_expect_eq(load_path(in_folder("absent")), YOLORT_IO);
     cr_expect_eq(load_path(folder), YOLORT_FORMAT);
     cr_expect_eq(load_path("/dev/zero"), YOLORT_FORMAT);
+    /* procfs says 0 bytes and sysfs a page, whatever there is to read: a file that grows or shrinks meanwhile. */
+    cr_expect_eq(load_path("/proc/self/status"), YOLORT_IO);
+    cr_expect(strstr(text, "grew"), "%s", text);
+    if (!access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK)) {
+        cr_expect_eq(load_path("/sys/kernel/mm/transparent_hugepage/enabled"), YOLORT_IO);
+        cr_expect(strstr(text, "shrank"), "%s", text);
+    }
     cr_assert_eq(mkfifo(in_folder("fifo"), 0600), 0);
     cr_expect_eq(load_path(path), YOLORT_FORMAT);
     int fd = open(in_folder("huge"), O_CREAT | O_WRONLY, 0600);
