@@ -256,41 +256,31 @@ static void find_anchors(struct fe_desc *d)
     d->anchors = args && (in_list(args, "anchors") || (args->n > 1 && d->na));
 }
 
+/* clang-format off */
+static const char *const known_keys[] = {
+    "nc", "names", "ch", "channels", "scales", "scale", "depth_multiple", "width_multiple", "anchors", "activation",
+    "kpt_shape", "end2end", "reg_max", "backbone", "head", "input", "depthwise", "yaml_file", "task",
+};
+/* clang-format on */
+
+static bool is_known_key(const struct fe_value *k)
+{
+    for (size_t i = 0; i < YIR_COUNT(known_keys); i++)
+        if (k->kind == FE_STR && strcmp(k->s, known_keys[i]) == 0) return true;
+    return false;
+}
+
+/* Pickled descriptions carry what a training tool added; only files that people write are checked. */
 static void warn_unknown_keys(struct reader *r)
 {
-    static const char *const known[] = {"nc",
-                                        "names",
-                                        "ch",
-                                        "channels",
-                                        "scales",
-                                        "scale",
-                                        "depth_multiple",
-                                        "width_multiple",
-                                        "anchors",
-                                        "activation",
-                                        "kpt_shape",
-                                        "end2end",
-                                        "reg_max",
-                                        "backbone",
-                                        "head",
-                                        "input",
-                                        "depthwise",
-                                        "yaml_file",
-                                        "task"};
     const struct fe_value *root = r->desc->root;
-    for (size_t i = 0; i < root->n; i++) {
+    for (size_t i = 0; i < root->n && root->loc.line; i++) {
         const struct fe_value *k = root->key[i];
-        bool found = k->loc.line == 0; /* pickled descriptions carry what a training tool added */
-        for (size_t j = 0; j < YIR_COUNT(known) && !found; j++)
-            found = k->kind == FE_STR && strcmp(k->s, known[j]) == 0;
-        if (found) continue;
-        const char *near =
-            k->kind == FE_STR && strlen(k->s) > 3 ? yir_nearest(k->s, known, YIR_COUNT(known)) : NULL;
-        if (near)
-            yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect; did you mean %s?", k->s, near);
-        else
-            yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect",
-                     k->kind == FE_STR ? k->s : "(a number)");
+        if (is_known_key(k)) continue;
+        const char *name = k->kind == FE_STR ? k->s : yir_format(r->arena, "%lld", (long long)k->i);
+        const char *near = strlen(name) > 3 ? yir_nearest(name, known_keys, YIR_COUNT(known_keys)) : NULL;
+        if (near) yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect; did you mean %s?", name, near);
+        else yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect", name);
     }
 }
 

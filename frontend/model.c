@@ -382,6 +382,9 @@ static int settle_size(const struct build *b, struct size *out)
     bool asked = h != 0;
     if (!asked && !checkpoint_size(b, &h, &w)) h = w = b->desc.size ? b->desc.size : DEFAULT_SIZE;
     *out = (struct size){o->batch, round_up(h, multiple), round_up(w, multiple)};
+    if (out->height > MAX_SIZE || out->width > MAX_SIZE)
+        return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ,
+                        "multiples of the stride %lld are larger than %d", (long long)multiple, MAX_SIZE);
     if (asked && (out->height != h || out->width != w))
         yir_diag(b->diags, (struct yir_loc){0}, W_CHANGED,
                  "the image size %lldx%lld (height x width) becomes %lldx%lld, multiples of %lld",
