@@ -26,6 +26,13 @@ static bool adjacent_channels(const struct yir_func *f, yir_ref r)
     return f->place[yir_index(r)].stride[1] == 1;
 }
 
+bool cg_one_run(const struct yir_func *f, yir_ref r)
+{
+    if (yir_kind(r) != YIR_VAL) return yir_kind(r) == YIR_WGT;
+    const struct yir_place *p = &f->place[yir_index(r)];
+    return p->stride[2] == yir_desc(f, r)->dim[3] * p->stride[3];
+}
+
 /* Marks what the stored ops need, down to `stop` and to memory. Every op in need[] must then be fit for vectors. */
 static void find_needed(const struct yir_func *f, uint32_t first, uint32_t last, uint32_t stop, uint32_t op, bool *need)
 {
@@ -48,6 +55,7 @@ static bool fit(const struct yir_func *f, uint32_t first, uint32_t last, uint32_
         if (!(f->op[i].flags & YIR_F_STORED)) continue;
         const struct yir_tdesc *d = yir_tdesc(f->types, f->op[i].type);
         if (!adjacent_channels(f, yir_mkref(YIR_VAL, i)) || (shape && shape != d)) return false;
+        if (pointwise && !cg_one_run(f, yir_mkref(YIR_VAL, i))) return false;
         shape = d;
         find_needed(f, first, last, stop, i, need);
     }
@@ -58,7 +66,8 @@ static bool fit(const struct yir_func *f, uint32_t first, uint32_t last, uint32_
         if (!(info->traits & YIR_T_LANES) || (pointwise && info->cls != YIR_EW)) return false;
         for (int k = 0; k < o->nsrc; k++) {
             yir_ref r = yir_src(f, i, k);
-            if (cg_in_memory(f, o->kernel, r) && !adjacent_channels(f, r)) return false;
+            if (!cg_in_memory(f, o->kernel, r)) continue;
+            if (!adjacent_channels(f, r) || (pointwise && !cg_one_run(f, r))) return false;
         }
     }
     return shape && (!stop || need[stop - first]);

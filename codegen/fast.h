@@ -18,8 +18,11 @@ uint32_t cg_only_op(const struct yir_func *f, uint32_t first, uint32_t last, enu
  * down to `stop` (an op whose value will be bound; 0: none) keeps channels apart and reads adjacent channels. */
 bool cg_lanes_ok(const struct yir_func *f, uint32_t first, uint32_t last, uint32_t stop);
 
-/* The same, and every op on that way is point-wise: a row may then be any run of pixels. */
+/* The same, and every op on that way is point-wise and in memory one run of pixels: a row may then be any part of it. */
 bool cg_pointwise(const struct yir_func *f, uint32_t first, uint32_t last, uint32_t stop);
+
+/* Rows of the placed map follow one another without gaps, so that its pixels are one run. */
+bool cg_one_run(const struct yir_func *f, yir_ref r);
 
 /* The value lies in memory where this kernel reads it (not computed in place). */
 bool cg_in_memory(const struct yir_func *f, uint32_t kernel, yir_ref r);

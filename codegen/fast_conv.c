@@ -96,10 +96,12 @@ static void choose_block(struct kb *b, struct conv *c)
     if (t->vregs >= 32 && most > 10 * 2 / c->vectors) most = 10 * 2 / c->vectors;
     if (most > MAX_PIXELS) most = MAX_PIXELS;
     const struct cg_window *w = &c->win;
-    bool one = w->kernel[0] == 1 && w->kernel[1] == 1 && w->stride[0] == 1 && w->stride[1] == 1 && !w->pad[0] && !w->pad[1];
-    c->flat = one && cg_pointwise(b->f, c->k->first, c->k->last, c->op);
-    c->direct = one && cg_in_memory(b->f, b->kernel, c->x) && yir_desc(b->f, c->x)->layout == YIR_NHWC &&
-                yir_kind(c->x) == YIR_VAL && b->f->place[yir_index(c->x)].stride[1] == 1;
+    const struct yir_tdesc *in = yir_desc(b->f, c->x);
+    bool one = w->kernel[0] == 1 && w->kernel[1] == 1 && w->stride[0] == 1 && w->stride[1] == 1 &&
+               in->dim[2] == c->oh && in->dim[3] == c->ow; /* no padding, on any side */
+    c->direct = one && cg_in_memory(b->f, b->kernel, c->x) && in->layout == YIR_NHWC && yir_kind(c->x) == YIR_VAL &&
+                b->f->place[yir_index(c->x)].stride[1] == 1;
+    c->flat = one && cg_pointwise(b->f, c->k->first, c->k->last, c->op) && (!c->direct || cg_one_run(b->f, c->x));
     c->rows = cg_rows_per_unit(c->oh, c->ow, c->direct ? c->ow * c->ci / 4 : cg_packed_size(w, 1, c->ow, c->ci) / w->kernel[0]);
     c->pixels = cg_pixels(c->flat ? c->rows * c->ow : c->ow, most);
 }

@@ -219,13 +219,13 @@ static void pass_timing(void *user, const char *pass, double ms)
     if (k->o->dump) k->o->dump(k->o->user, "time", line);
 }
 
-int call_passes(struct call *k, struct build *b, int max_batch)
+struct pass_opts call_pass_opts(struct call *k, int max_batch, bool reuse)
 {
     struct pass_opts po;
     pass_opts_init(&po);
-    po.max_batch = max_batch;
+    if (max_batch) po.max_batch = max_batch;
     po.fuse = !k->o->no_fuse;
-    po.reuse = !k->o->no_reuse && !b->no_reuse;
+    po.reuse = reuse && !k->o->no_reuse;
     po.verify_each = k->o->verify_each != 0;
     po.limit = k->o->pass_limit;
     po.skip = k->o->skip_passes;
@@ -233,6 +233,12 @@ int call_passes(struct call *k, struct build *b, int max_batch)
     po.dump = pass_dump;
     po.timing = k->o->time_passes ? pass_timing : NULL;
     po.user = k;
+    return po;
+}
+
+int call_passes(struct call *k, struct build *b, int max_batch)
+{
+    const struct pass_opts po = call_pass_opts(k, max_batch, !b->no_reuse);
     call_progress(k, "passes", 0, 1);
     b->fused = pass_run_all(b->front, k->diags, &po);
     return b->fused ? 0 : -1;

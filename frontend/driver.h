@@ -55,6 +55,8 @@ struct build {
     bool no_reuse;
 };
 int call_target(struct call *k, const char *text, struct cg_target *out);
+/* The handle's options for the pass manager; max_batch 0: the manager's default. */
+struct pass_opts call_pass_opts(struct call *k, int max_batch, bool reuse);
 int call_passes(struct call *k, struct build *b, int max_batch);
 int call_compile(struct call *k, struct build *b, int max_batch);
 

@@ -199,19 +199,12 @@ static int opt_body(struct call *k, void *p)
     struct yir_str s = {.arena = k->arena};
     struct yir_func *f = yir_parse(k->arena, k->types, k->diags, a->file, a->text, a->len);
     if (!f) return -1;
-    struct build b = {.front = f};
-    struct pass_opts po;
-    pass_opts_init(&po);
-    po.fuse = !k->o->no_fuse;
-    po.reuse = !k->o->no_reuse;
+    struct pass_opts po = call_pass_opts(k, k->o->batch, true);
     po.verify_each = true;
-    if (k->o->batch) po.max_batch = k->o->batch;
-    if (!strcmp(a->what, "all")) {
-        if (call_passes(k, &b, po.max_batch)) return -1;
-        f = b.fused;
-    } else if (*a->what) {
+    if (!strcmp(a->what, "all"))
+        f = pass_run_all(f, k->diags, &po);
+    else if (*a->what)
         f = pass_run_named(f, k->diags, a->what, &po);
-    }
     if (!f) return -1;
     yir_print(&s, f, a->flag ? YIR_PRINT_LOCS : 0);
     return call_result(k, s.text, s.len, a->out);

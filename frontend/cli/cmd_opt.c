@@ -77,10 +77,18 @@ static int from_text(struct cli_compiler *c, const struct options *o, const char
     return rc;
 }
 
-static int pipeline_only(const struct options *o)
+/* The first pass option that means nothing with these passes, or NULL. */
+static const char *useless(const struct options *o)
 {
     const struct cli_build *b = &o->build;
-    return b->skip || b->dump_after || b->time_passes || b->pass_limit >= 0;
+    int all = o->passes && strcmp(o->passes, "all") == 0;
+    if (b->skip && !all)
+        return "--no-pass";
+    if (b->pass_limit >= 0 && !all)
+        return "--pass-limit";
+    if (b->dump_after && !o->passes)
+        return "--dump-after";
+    return b->time_passes && !o->passes ? "--time-passes" : NULL;
 }
 
 static int run(const void *options, const struct cli_args *args, struct cli_error *e)
@@ -91,9 +99,10 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     if (!model && (o->build.weights || o->build.scale || o->build.nc || o->build.size.height))
         return cli_fail(e, CLI_USAGE,
                         "opt: --weights, --scale, --nc and --imgsz are for models, %s is IR text", path);
-    if (pipeline_only(o) && (!o->passes || strcmp(o->passes, "all") != 0))
-        return cli_fail(e, CLI_USAGE,
-                        "opt: --no-pass, --pass-limit, --dump-after and --time-passes are for --passes all");
+    const char *flag = useless(o);
+    if (flag)
+        return cli_fail(e, CLI_USAGE, "opt: %s has no effect on %s", flag,
+                        o->passes ? "passes that are named one by one" : "text that goes through no pass");
     struct cli_compiler c;
     if (cli_compiler_open(&c, &o->build, e) != 0)
         return -1;

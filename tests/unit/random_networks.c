@@ -8,7 +8,7 @@
 #include "passes/pass.h"
 #include "randnet.h"
 
-enum { NETWORKS = 40 };
+enum { NETWORKS = 300 };
 
 struct run {
     struct yir_arena *arena;
