@@ -1,35 +1,20 @@
 #include "heads.h"
 
-static const struct fe_tensor *at(const struct fe_weights *w, struct yir_arena *scratch, const char *path,
+static const struct fe_tensor *at(struct yir_arena *a, const struct fe_weights *w, const char *path,
                                   const char *name)
 {
-    return fe_weights_find(w, yir_format(scratch, "%s.%s", path, name));
+    return fe_weights_find(w, yir_format(a, "%s.%s", path, name));
 }
 
-static int64_t nc_of_tensor(const struct fe_weights *w, struct yir_arena *scratch, const char *path,
-                            enum fe_dialect dialect, int64_t na)
+int64_t fe_head_nc(struct yir_arena *a, const struct fe_weights *w, const char *path, enum fe_dialect dialect,
+                   int64_t na)
 {
-    const struct fe_tensor *t;
-    if (dialect == FE_UL) {
-        t = at(w, scratch, path, "cv3.0.2.weight");
-        return t && t->rank == 4 ? t->dim[0] : 0;
-    }
-    if (dialect == FE_X) {
-        t = at(w, scratch, path, "cls_preds.0.weight");
-        return t && t->rank == 4 ? t->dim[0] : 0;
-    }
-    t = at(w, scratch, path, "anchors");
+    const struct fe_tensor *t = at(a, w, path, dialect == FE_X ? "cls_preds.0.weight" : "cv3.0.2.weight");
+    if (dialect != FE_Y5) return t && t->rank == 4 ? t->dim[0] : 0;
+    t = at(a, w, path, "anchors");
     if (t && t->rank == 3) na = t->dim[1];
-    t = at(w, scratch, path, "m.0.weight");
+    t = at(a, w, path, "m.0.weight");
     return t && t->rank == 4 && na > 0 && t->dim[0] % na == 0 && t->dim[0] / na > 5 ? t->dim[0] / na - 5 : 0;
-}
-
-int64_t fe_head_nc(const struct fe_weights *w, const char *path, enum fe_dialect dialect, int64_t na)
-{
-    struct yir_arena *scratch = yir_arena_new(NULL, NULL);
-    int64_t nc = scratch ? nc_of_tensor(w, scratch, path, dialect, na) : 0;
-    yir_arena_free(scratch);
-    return nc;
 }
 
 double fe_level_stride(struct fe_lower *l, int level, yir_ref x)

@@ -5,7 +5,8 @@
 #include "blocks.h"
 
 /* Classes by the shapes in the weights, for a head at this path; 0 when they do not tell. */
-int64_t fe_head_nc(const struct fe_weights *w, const char *path, enum fe_dialect dialect, int64_t na);
+int64_t fe_head_nc(struct yir_arena *a, const struct fe_weights *w, const char *path, enum fe_dialect dialect,
+                   int64_t na);
 
 /* Stride of a level: pickled, else known from an earlier build, else by the height of its map. */
 double fe_level_stride(struct fe_lower *l, int level, yir_ref x);

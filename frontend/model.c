@@ -188,7 +188,7 @@ static int64_t nc_of_weights(const struct build *b)
 {
     if (!b->weights) return 0;
     const char *path = head_row(b)->path;
-    int64_t nc = fe_head_nc(b->weights, path, b->dialect, b->desc.na);
+    int64_t nc = fe_head_nc(b->arena, b->weights, path, b->dialect, b->desc.na);
     if (nc < 1) fe_as_int(fe_node_attr(fe_weights_node(b->weights, path), "nc"), &nc);
     return nc >= 1 && nc <= 65536 ? nc : 0;
 }
