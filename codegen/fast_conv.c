@@ -34,10 +34,13 @@ static bool float_map(const struct yir_func *f, yir_ref r)
     return d->rank == 4 && d->dtype == YIR_F32;
 }
 
+/* The kernel's only convolution, when its numbers are floats and its weights are constants that can be packed. */
 static uint32_t plain_conv(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
 {
     uint32_t op = cg_only_op(f, first, last, YIR_conv2d);
-    if (t->lanes == 1 || !op || !float_map(f, yir_src(f, op, 0)) || yir_desc(f, yir_src(f, op, 1))->dtype != YIR_F32) return 0;
+    if (t->lanes == 1 || !op || !float_map(f, yir_src(f, op, 0))) return 0;
+    for (int k = 1; k < f->op[op].nsrc; k++)
+        if (yir_kind(yir_src(f, op, k)) != YIR_WGT || yir_desc(f, yir_src(f, op, k))->dtype != YIR_F32) return 0;
     return cg_lanes_ok(f, first, last, op) ? op : 0;
 }
 
