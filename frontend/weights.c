@@ -55,6 +55,15 @@ static void for_runs(const struct fe_tensor *t, void (*visit)(void *user, const 
     }
 }
 
+static bool is_dense(const struct fe_tensor *t)
+{
+    int64_t want = 1;
+    for (int k = t->rank; k-- > 0; want *= t->dim[k]) {
+        if (t->dim[k] != 1 && t->stride[k] != want) return false;
+    }
+    return true;
+}
+
 static int64_t step_of(const struct fe_tensor *t)
 {
     return t->rank > 0 ? t->stride[t->rank - 1] : 1;
@@ -64,11 +73,6 @@ static void run_f32(void *user, const struct fe_tensor *t, int64_t at, int64_t n
 {
     float **out = user;
     int64_t step = step_of(t);
-    if (t->dtype == YIR_F32 && step == 1) {
-        memcpy(*out, (const char *)t->data + at * 4, (size_t)n * 4);
-        *out += n;
-        return;
-    }
     for (int64_t i = 0; i < n; i++) *(*out)++ = (float)yir_dtype_load(t->dtype, t->data, (size_t)(at + i * step));
 }
 
@@ -87,7 +91,8 @@ static void run_nonfinite(void *user, const struct fe_tensor *t, int64_t at, int
 
 void fe_tensor_f32(const struct fe_tensor *t, float *out)
 {
-    for_runs(t, run_f32, &out);
+    if (is_dense(t)) yir_dtype_load_f32(t->dtype, t->data, (size_t)t->numel, out);
+    else for_runs(t, run_f32, &out);
 }
 
 void fe_tensor_f64(const struct fe_tensor *t, double *out)
@@ -114,15 +119,6 @@ static void run_digest(void *user, const struct fe_tensor *t, int64_t at, int64_
         return;
     }
     for (int64_t i = 0; i < n; i++) XXH3_128bits_update(user, p + i * step * size, size);
-}
-
-static bool is_dense(const struct fe_tensor *t)
-{
-    int64_t want = 1;
-    for (int k = t->rank; k-- > 0; want *= t->dim[k]) {
-        if (t->dim[k] != 1 && t->stride[k] != want) return false;
-    }
-    return true;
 }
 
 static void digest_tensor(XXH3_state_t *s, const struct fe_tensor *t)

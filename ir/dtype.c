@@ -159,3 +159,31 @@ void yir_dtype_store(enum yir_dtype t, void *data, size_t i, double v)
     }
     memcpy((unsigned char *)data + i * rows[t].bytes, &w, rows[t].bytes);
 }
+
+/* A half's exponent and fraction, moved to a float's place, are too small by 2^112: also for subnormal ones, and exactly.
+ * Only infinite and NaN need their exponent filled up. */
+static float float_of_half(uint16_t h)
+{
+    uint32_t bits = (uint32_t)(h & 0x7fff) << 13, special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
+    float f;
+    memcpy(&f, &bits, 4);
+    f *= 0x1p112f;
+    memcpy(&bits, &f, 4);
+    bits |= special | (uint32_t)(h & 0x8000) << 16;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+void yir_dtype_load_f32(enum yir_dtype t, const void *data, size_t n, float *out)
+{
+    if (t == YIR_F32) {
+        memcpy(out, data, n * sizeof *out);
+        return;
+    }
+    for (size_t i = 0; t == YIR_F16 && i < n; i++) {
+        uint16_t h;
+        memcpy(&h, (const unsigned char *)data + 2 * i, 2);
+        out[i] = float_of_half(h);
+    }
+    for (size_t i = 0; t != YIR_F16 && i < n; i++) out[i] = (float)yir_dtype_load(t, data, i);
+}

@@ -69,6 +69,23 @@ Test(dtype, rounding)
     cr_assert_eq(stored16(YIR_F16, 1 + 0x1p-11 + 0x1p-40), 0x3c01);
 }
 
+Test(dtype, many_at_once)
+{
+    static uint16_t bits[65536];
+    static float out[65536];
+    for (unsigned b = 0; b < 65536; b++) bits[b] = (uint16_t)b;
+    for (unsigned t = 0; t < YIR_NDTYPE; t++) {
+        size_t n = sizeof bits / yir_dtype_size((enum yir_dtype)t);
+        if (n > 65536) n = 65536;
+        yir_dtype_load_f32((enum yir_dtype)t, bits, n, out);
+        for (size_t i = 0; i < n; i++) {
+            float want = (float)yir_dtype_load((enum yir_dtype)t, bits, i);
+            bool same = isnan(want) ? isnan(out[i]) : out[i] == want && !signbit(out[i]) == !signbit(want);
+            cr_assert(same, "%s, element %zu", yir_dtype_name((enum yir_dtype)t), i);
+        }
+    }
+}
+
 Test(dtype, integers_clamp_and_truncate)
 {
     static const struct {
