@@ -47,15 +47,27 @@ static int runtime_failed(struct verify *v, const char *what, const char *why)
     return yir_diag(v->k->diags, (struct yir_loc){0}, E_RUN, "%s: %s", what, why);
 }
 
+/* The test picture, or for a network that takes none numbers in [0, 1). */
+static void fill_input(struct verify *v, const yolort_io *io, void *to)
+{
+    if (io->dtype == YOLORT_U8) {
+        yoloc_test_picture(to, v->meta.height, v->meta.width, v->o->seed);
+        return;
+    }
+    size_t n = io->bytes_per_image / yir_dtype_size((enum yir_dtype)io->dtype);
+    for (size_t i = 0; i < n; i++) yir_dtype_store((enum yir_dtype)io->dtype, to, i, (double)(next_random(v) >> 40) / 16777216.0);
+}
+
 static int bind_all(struct verify *v)
 {
     v->io = yir_alloc_n(v->k->arena, yolort_io_count(v->module), sizeof *v->io);
+    int picture = yolort_io_find(v->module, "input_u8");
     for (size_t i = 0; i < yolort_io_count(v->module); i++) {
         const yolort_io *io = yolort_io_at(v->module, i);
-        if (!io->is_output && strcmp(io->name, "input_u8")) continue;
+        if (!io->is_output && picture >= 0 && i != (size_t)picture) continue;
         v->io[i] = yir_alloc(v->k->arena, io->bytes_per_image);
         if (yolort_bind(v->context, i, v->io[i], io->bytes_per_image)) return runtime_failed(v, "bind", yolort_error(v->context));
-        if (!io->is_output) yoloc_test_picture(v->io[i], v->meta.height, v->meta.width, v->o->seed);
+        if (!io->is_output) fill_input(v, io, v->io[i]);
     }
     return 0;
 }

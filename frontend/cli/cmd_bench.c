@@ -94,11 +94,29 @@ static int letterbox(struct bench *b, const char *path, uint8_t *picture, size_t
     return cli_runtime_check(s, path, NULL, b->e);
 }
 
+/* A network that takes no pictures (other than three channels): numbers in [0, 1) from a fixed linear congruence. */
+static int fill_numbers(struct bench *b)
+{
+    int at = yolort_io_find(b->module, "images");
+    if (at < 0 || b->o->image)
+        return cli_fail(b->e, CLI_RUN, "%s: has no input for pictures", b->path);
+    if (bind(b, (size_t)at) != 0)
+        return -1;
+    float *to = b->buffers[at];
+    size_t n = yolort_io_at(b->module, (size_t)at)->bytes_per_image / sizeof *to * (size_t)b->o->batch;
+    uint32_t state = 1;
+    for (size_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        to[i] = (float)(state >> 8) / 16777216.0f;
+    }
+    return 0;
+}
+
 static int fill_input(struct bench *b)
 {
     int at = yolort_io_find(b->module, "input_u8");
     if (at < 0)
-        return cli_fail(b->e, CLI_RUN, "%s: has no input for pictures", b->path);
+        return fill_numbers(b);
     if (bind(b, (size_t)at) != 0)
         return -1;
     uint8_t *picture = b->buffers[at];
