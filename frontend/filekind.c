@@ -12,9 +12,18 @@ struct row {
     const char *what;
 };
 
-#define READ(magic, kind) { magic, sizeof magic - 1, 0, false, kind, "" }
-#define OTHER(magic, at, what) { magic, sizeof magic - 1, at, false, FE_FILE_OTHER, what }
-#define TEXT(magic, what) { magic, sizeof magic - 1, 0, true, FE_FILE_OTHER, what }
+#define READ(magic, kind)                                                                                    \
+    {                                                                                                        \
+        magic, sizeof magic - 1, 0, false, kind, ""                                                          \
+    }
+#define OTHER(magic, at, what)                                                                               \
+    {                                                                                                        \
+        magic, sizeof magic - 1, at, false, FE_FILE_OTHER, what                                              \
+    }
+#define TEXT(magic, what)                                                                                    \
+    {                                                                                                        \
+        magic, sizeof magic - 1, 0, true, FE_FILE_OTHER, what                                                \
+    }
 
 static const struct row rows[] = {
     READ("PK\3\4", FE_FILE_PT_ZIP),
@@ -25,8 +34,10 @@ static const struct row rows[] = {
     TEXT("<!doctype", "is a web page, not a weights file: the download went wrong"),
     TEXT("<html", "is a web page, not a weights file: the download went wrong"),
     TEXT("<", "is HTML or XML text, not a weights file"),
-    TEXT("version https://git-lfs", "is a Git LFS pointer, not the weights themselves: fetch them with `git lfs pull`"),
-    OTHER("ustar", 257, "is a tar archive; checkpoints in tar form (of the first PyTorch versions) are not read"),
+    TEXT("version https://git-lfs",
+         "is a Git LFS pointer, not the weights themselves: fetch them with `git lfs pull`"),
+    OTHER("ustar", 257,
+          "is a tar archive; checkpoints in tar form (of the first PyTorch versions) are not read"),
     OTHER("PYTORCH1", 0, "is in the preview format PYTORCH1, which is not read"),
     OTHER("\x1f\x8b", 0, "is compressed with gzip: unpack it first"),
     OTHER("7z\xbc\xaf\x27\x1c", 0, "is a 7z archive: unpack it first"),
@@ -34,7 +45,7 @@ static const struct row rows[] = {
     OTHER("\x89HDF", 0, "is an HDF5 file (Keras?), not a PyTorch checkpoint"),
     OTHER("GGUF", 0, "is a GGUF file, not a PyTorch checkpoint"),
     OTHER("TFL3", 4, "is a TensorFlow Lite model, not a PyTorch checkpoint"),
-    OTHER("\x7f" "ELF", 0, "is a program or library, not a weights file"),
+    OTHER("\177ELF", 0, "is a program or library, not a weights file"),
     OTHER("\xff\xd8\xff", 0, "is a JPEG image, not a weights file"),
     OTHER("\x89PNG", 0, "is a PNG image, not a weights file"),
     /* major, minor, revision of the format: 0.1.0 and 0.2.x */
@@ -45,7 +56,8 @@ static const struct row rows[] = {
 static size_t skip_blanks(const uint8_t *p, size_t len)
 {
     size_t at = len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    while (at < len && strchr(" \t\r\n", p[at]) && p[at]) at++;
+    while (at < len && strchr(" \t\r\n", p[at]) && p[at])
+        at++;
     return at;
 }
 
@@ -60,7 +72,8 @@ static bool fits(const struct row *r, const uint8_t *p, size_t len, size_t blank
 /* Protocol buffer that starts with the field ir_version and one of the next few. */
 static bool is_onnx(const uint8_t *p, size_t len)
 {
-    return len > 16 && p[0] == 0x08 && p[1] > 0 && p[1] < 32 && p[2] && strchr("\x12\x1a\x22\x2a\x32\x3a\x42", p[2]);
+    return len > 16 && p[0] == 0x08 && p[1] > 0 && p[1] < 32 && p[2] &&
+           strchr("\x12\x1a\x22\x2a\x32\x3a\x42", p[2]);
 }
 
 static bool is_text(const uint8_t *p, size_t len)
@@ -74,7 +87,7 @@ static bool is_text(const uint8_t *p, size_t len)
 
 enum fe_filekind fe_filekind_of(const uint8_t *p, size_t len, const char **what)
 {
-    static const uint8_t zeros[4] = { 0 };
+    static const uint8_t zeros[4] = {0};
     size_t blanks = skip_blanks(p, len);
     *what = "";
     /* First of all: the low byte of a header's size may be that of any other kind. */
@@ -85,9 +98,13 @@ enum fe_filekind fe_filekind_of(const uint8_t *p, size_t len, const char **what)
         return rows[i].kind;
     }
     if (len >= 9 && p[8] == '{') return FE_FILE_SAFETENSORS;
-    if (len == 0) *what = "is empty";
-    else if (is_onnx(p, len)) *what = "looks like an ONNX model, not like a PyTorch checkpoint";
-    else if (is_text(p, len)) *what = "is a text file, not a weights file";
-    else *what = "is neither a PyTorch checkpoint nor a safetensors file";
+    if (len == 0)
+        *what = "is empty";
+    else if (is_onnx(p, len))
+        *what = "looks like an ONNX model, not like a PyTorch checkpoint";
+    else if (is_text(p, len))
+        *what = "is a text file, not a weights file";
+    else
+        *what = "is neither a PyTorch checkpoint nor a safetensors file";
     return FE_FILE_OTHER;
 }

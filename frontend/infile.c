@@ -46,7 +46,7 @@ static const char *fill(int fd, uint64_t max, struct buffer *b, enum yir_diag_id
 int fe_infile_read(struct yir_arena *a, struct yir_diags *d, const char *path, uint32_t file, uint64_t max,
                    const uint8_t **bytes, size_t *len)
 {
-    struct yir_loc loc = { .file = file };
+    struct yir_loc loc = {.file = file};
     struct buffer *b = yir_alloc(a, sizeof *b);
     yir_arena_defer(a, release, b);
     /* O_NONBLOCK: opening a FIFO must not wait for a writer. */

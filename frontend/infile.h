@@ -1,4 +1,5 @@
-/* Whole input files, read into memory of our own: a file that another process cuts short is then an error, not a SIGBUS. */
+/* Whole input files, read into memory of our own: a file that another process cuts short is then an error,
+ * not a SIGBUS. */
 #ifndef FE_INFILE_H
 #define FE_INFILE_H
 

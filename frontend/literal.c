@@ -1,7 +1,7 @@
 /* Python literal text -> value. Grammar (blanks between tokens; line ends count as blanks inside brackets):
- *   text    = value [ "," [ value { "," value } [ "," ] ] ]          a comma makes a tuple, which is a list here
- *   value   = None | True | False | [+-] number | string | list | tuple | dict
- * Strings have the prefixes u and r, one line, and the escapes below. No bytes, sets, complex numbers, concatenation. */
+ *   text    = value [ "," [ value { "," value } [ "," ] ] ]          a comma makes a tuple, which is a list
+ * here value   = None | True | False | [+-] number | string | list | tuple | dict Strings have the prefixes u
+ * and r, one line, and the escapes below. No bytes, sets, complex numbers, concatenation. */
 #include "value.h"
 
 #include <ctype.h>
@@ -56,7 +56,8 @@ static bool copy_number(struct reader *r, char *text, size_t cap)
         char c = *r->p;
         bool sign = (c == '+' || c == '-') && n > 0 && !hex && (text[n - 1] | 32) == 'e';
         if (c == '_') {
-            if (n == 0 || !isxdigit((unsigned char)text[n - 1]) || !isxdigit((unsigned char)r->p[1])) return false;
+            if (n == 0 || !isxdigit((unsigned char)text[n - 1]) || !isxdigit((unsigned char)r->p[1]))
+                return false;
             continue;
         }
         if (!isalnum((unsigned char)c) && c != '.' && !sign) break;
@@ -71,7 +72,7 @@ static bool read_int(const char *text, int64_t *out)
     static const struct {
         char letter;
         int base;
-    } bases[] = { { 'x', 16 }, { 'o', 8 }, { 'b', 2 } };
+    } bases[] = {{'x', 16}, {'o', 8}, {'b', 2}};
     int base = 10;
     for (size_t i = 0; i < YIR_COUNT(bases); i++) {
         if (text[0] == '0' && (text[1] | 32) == bases[i].letter) base = bases[i].base;
@@ -80,7 +81,9 @@ static bool read_int(const char *text, int64_t *out)
     const char *p = base == 10 ? text : text + 2;
     if (!*p) return false;
     for (; *p; p++) {
-        int digit = isdigit((unsigned char)*p) ? *p - '0' : isalpha((unsigned char)*p) ? (*p | 32) - 'a' + 10 : 99;
+        int digit = isdigit((unsigned char)*p)   ? *p - '0'
+                    : isalpha((unsigned char)*p) ? (*p | 32) - 'a' + 10
+                                                 : 99;
         if (digit >= base || v > (INT64_MAX - (uint64_t)digit) / (uint64_t)base) return false;
         v = v * (uint64_t)base + (uint64_t)digit;
     }
@@ -104,7 +107,8 @@ static struct fe_value *read_number(struct reader *r)
         v->f = (double)v->i;
         return v;
     }
-    /* strtod knows more forms (hexadecimal, inf) than Python; a decimal integer that does not fit is none of ours. */
+    /* strtod knows more forms (hexadecimal, inf) than Python; a decimal integer that does not fit is none of
+     * ours. */
     if (strspn(text, "0123456789.eE+-") != strlen(text) || !strpbrk(text, ".eE")) return NULL;
     char *end;
     double f = strtod_l(text, &end, r->c);
@@ -118,8 +122,9 @@ static void put_utf8(struct yir_str *s, uint32_t c)
 {
     char b[4];
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
-    for (size_t i = n; i-- > 1; c >>= 6) b[i] = (char)(0x80 | (c & 0x3f));
+    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = n; i-- > 1; c >>= 6)
+        b[i] = (char)(0x80 | (c & 0x3f));
     b[0] = (char)(lead[n] | c);
     yir_str_put(s, b, n);
 }
@@ -143,11 +148,16 @@ static bool escape(struct reader *r, struct yir_str *s)
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
     char c = *r->p++;
     const char *at = c ? strchr(from, c) : NULL;
-    if (at) yir_str_put(s, to + (at - from), 1);
-    else if (c == 'x') return hex_escape(r, 2, s);
-    else if (c == 'u') return hex_escape(r, 4, s);
-    else if (c == 'U') return hex_escape(r, 8, s);
-    else return false;
+    if (at)
+        yir_str_put(s, to + (at - from), 1);
+    else if (c == 'x')
+        return hex_escape(r, 2, s);
+    else if (c == 'u')
+        return hex_escape(r, 4, s);
+    else if (c == 'U')
+        return hex_escape(r, 8, s);
+    else
+        return false;
     return true;
 }
 
@@ -156,7 +166,7 @@ static struct fe_value *read_string(struct reader *r)
     bool raw = (*r->p | 32) == 'r';
     if (*r->p != '\'' && *r->p != '"') r->p++;
     char quote = *r->p++;
-    struct yir_str s = { .arena = r->a };
+    struct yir_str s = {.arena = r->a};
     yir_str_put(&s, "", 0);
     while (*r->p != quote) {
         if (!*r->p || *r->p == '\n') return NULL;
@@ -269,11 +279,12 @@ static struct fe_value *read_value(struct reader *r)
 
 struct fe_value *fe_literal(struct yir_arena *a, const char *text, struct yir_loc loc)
 {
-    struct reader r = { .a = a, .loc = loc, .p = text };
+    struct reader r = {.a = a, .loc = loc, .p = text};
     if (strnlen(text, MAX_TEXT + 1) > MAX_TEXT) return NULL;
     struct fe_value *v = make(&r, FE_LIST);
     bool comma = false;
-    /* The C locale is a constant of the library: no release is missed when the arena's out-of-memory jump leaves here. */
+    /* The C locale is a constant of the library: no release is missed when the arena's out-of-memory jump
+     * leaves here. */
     r.c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!read_items(&r, v, 0, &comma) || v->n == 0) return NULL;
     return v->n == 1 && !comma ? v->item[0] : v;

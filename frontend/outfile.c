@@ -12,7 +12,7 @@
 /* Gives the file up and reports why. err 0: why stands alone. */
 static int fail(struct fe_outfile *o, struct yir_diags *d, const char *path, const char *why, int err)
 {
-    struct yir_loc loc = { .file = yir_diag_file(d, path, NULL, 0) };
+    struct yir_loc loc = {.file = yir_diag_file(d, path, NULL, 0)};
     fe_outfile_abort(o);
     if (err) return yir_diag(d, loc, E_WRITE, "%s: %s", why, strerror(err));
     return yir_diag(d, loc, E_WRITE, "%s", why);
@@ -26,7 +26,7 @@ void fe_outfile_abort(struct fe_outfile *o)
     }
     free(o->path);
     free(o->temp);
-    *o = (struct fe_outfile){ .fd = -1 };
+    *o = (struct fe_outfile){.fd = -1};
 }
 
 /* Folder part of path with its slash ("" when there is none), malloc'ed. */
@@ -44,7 +44,8 @@ static char *temp_name(const char *path, unsigned try)
     struct timespec t;
     char *name;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    int n = asprintf(&name, "%.*s.yoloc-%ld-%lx-%u.tmp", folder, path, (long)getpid(), (unsigned long)t.tv_nsec, try);
+    int n = asprintf(&name, "%.*s.yoloc-%ld-%lx-%u.tmp", folder, path, (long)getpid(),
+                     (unsigned long)t.tv_nsec, try);
     return n < 0 ? NULL : name;
 }
 
@@ -74,7 +75,7 @@ static int open_named(struct fe_outfile *o)
 int fe_outfile_open(struct fe_outfile *o, struct yir_diags *d, const char *path)
 {
     struct stat st;
-    *o = (struct fe_outfile){ .fd = -1 };
+    *o = (struct fe_outfile){.fd = -1};
     if (!*path) return fail(o, d, path, "the name of the output file is empty", 0);
     bool exists = stat(path, &st) == 0;
     if (!exists && errno != ENOENT) return fail(o, d, path, "cannot be written", errno);
@@ -130,7 +131,8 @@ static int give_name(struct fe_outfile *o)
     return -1;
 }
 
-/* The rename is durable only once the folder is. Some file systems cannot sync a folder; the file stands anyway. */
+/* The rename is durable only once the folder is. Some file systems cannot sync a folder; the file stands
+ * anyway. */
 static void sync_folder(const char *path)
 {
     char *folder = folder_of(path);

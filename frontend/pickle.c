@@ -28,7 +28,7 @@ struct machine {
 
 #define BAD(m, ...) FE_PICKLE_BAD((m)->p, E_PICKLE, __VA_ARGS__)
 
-/* --- objects ------------------------------------------------------------------------------------------------- */
+/* Objects. */
 
 struct fe_obj *fe_obj_new(struct fe_pickle *p, enum fe_objkind kind)
 {
@@ -41,13 +41,15 @@ struct fe_obj *fe_obj_new(struct fe_pickle *p, enum fe_objkind kind)
 void fe_obj_append(struct fe_pickle *p, struct fe_obj *seq, struct fe_obj *item)
 {
     YIR_ASSERT(seq->kind >= FE_O_LIST && seq->kind <= FE_O_DICT);
-    seq->u.seq.item = yir_grow(p->a, seq->u.seq.item, &seq->u.seq.cap, seq->u.seq.n + 1, sizeof(struct fe_obj *));
+    seq->u.seq.item =
+        yir_grow(p->a, seq->u.seq.item, &seq->u.seq.cap, seq->u.seq.n + 1, sizeof(struct fe_obj *));
     seq->u.seq.item[seq->u.seq.n++] = item;
 }
 
 bool fe_obj_is_str(const struct fe_obj *o, const char *text)
 {
-    return o && o->kind == FE_O_STR && o->u.str.n == strlen(text) && memcmp(o->u.str.s, text, o->u.str.n) == 0;
+    return o && o->kind == FE_O_STR && o->u.str.n == strlen(text) &&
+           memcmp(o->u.str.s, text, o->u.str.n) == 0;
 }
 
 struct fe_obj *fe_obj_get(const struct fe_obj *d, const char *key)
@@ -62,24 +64,24 @@ struct fe_obj *fe_obj_get(const struct fe_obj *d, const char *key)
 const char *fe_obj_kind_name(const struct fe_obj *o)
 {
     static const char *const names[] = {
-        [FE_O_NONE] = "None",       [FE_O_BOOL] = "a bool",     [FE_O_INT] = "an int",
-        [FE_O_LONG] = "a long int", [FE_O_FLOAT] = "a float",   [FE_O_STR] = "a string",
-        [FE_O_BYTES] = "bytes",     [FE_O_LIST] = "a list",     [FE_O_TUPLE] = "a tuple",
-        [FE_O_SET] = "a set",       [FE_O_DICT] = "a dict",     [FE_O_GLOBAL] = "a global",
+        [FE_O_NONE] = "None",        [FE_O_BOOL] = "a bool",       [FE_O_INT] = "an int",
+        [FE_O_LONG] = "a long int",  [FE_O_FLOAT] = "a float",     [FE_O_STR] = "a string",
+        [FE_O_BYTES] = "bytes",      [FE_O_LIST] = "a list",       [FE_O_TUPLE] = "a tuple",
+        [FE_O_SET] = "a set",        [FE_O_DICT] = "a dict",       [FE_O_GLOBAL] = "a global",
         [FE_O_OBJECT] = "an object", [FE_O_STORAGE] = "a storage", [FE_O_TENSOR] = "a tensor",
     };
     return names[o->kind];
 }
 
-/* --- stream and stack ---------------------------------------------------------------------------------------- */
+/* Stream and stack. */
 
 /* The next n bytes, or NULL after reporting. */
 static const uint8_t *take(struct machine *m, uint64_t n)
 {
     if (n > m->len - m->pos) {
         bool limit = m->len == m->p->limits->max_pickle;
-        FE_PICKLE_BAD(m->p, limit ? E_LIMIT : E_PICKLE, "%s", limit ? "the pickle is larger than the limit"
-                                                              : "the pickle ends inside an operation");
+        FE_PICKLE_BAD(m->p, limit ? E_LIMIT : E_PICKLE, "%s",
+                      limit ? "the pickle is larger than the limit" : "the pickle ends inside an operation");
         return NULL;
     }
     const uint8_t *p = m->bytes + m->pos;
@@ -91,7 +93,8 @@ static const uint8_t *take(struct machine *m, uint64_t n)
 static uint64_t unsigned_of(const uint8_t *p, unsigned n)
 {
     uint64_t v = 0;
-    while (n-- > 0) v = v << 8 | p[n];
+    while (n-- > 0)
+        v = v << 8 | p[n];
     return v;
 }
 
@@ -122,7 +125,8 @@ static bool need(struct machine *m, size_t n)
     return false;
 }
 
-/* Removes the newest mark; *n: number of objects above it, which start at the returned place and stay on the stack. */
+/* Removes the newest mark; *n: number of objects above it, which start at the returned place and stay on the
+ * stack. */
 static struct fe_obj **pop_mark(struct machine *m, size_t *n)
 {
     if (m->nmark == 0) {
@@ -141,7 +145,7 @@ static struct fe_obj *top(const struct machine *m)
 
 static bool is_utf8(const uint8_t *p, size_t n)
 {
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     for (size_t i = 0; i < n;) {
         if (p[i] < 0x80) {
             i++;
@@ -160,7 +164,7 @@ static bool is_utf8(const uint8_t *p, size_t n)
     return true;
 }
 
-/* --- operations: literals ------------------------------------------------------------------------------------ */
+/* Operations: literals. */
 
 static int op_proto(struct machine *m, unsigned arg)
 {
@@ -225,10 +229,13 @@ static int op_long(struct machine *m, unsigned size)
     if (!p) return -1;
     if (n == 0) return push_int(m, 0);
     bool minus = p[n - 1] & 0x80;
-    if (n < 8) v = unsigned_of(p, (unsigned)n) | (minus ? UINT64_MAX << (8 * n) : 0);
-    else v = unsigned_of(p, 8);
+    if (n < 8)
+        v = unsigned_of(p, (unsigned)n) | (minus ? UINT64_MAX << (8 * n) : 0);
+    else
+        v = unsigned_of(p, 8);
     bool fits = n <= 8 || (v >> 63) == minus;
-    for (uint64_t i = 8; i < n; i++) fits &= p[i] == (minus ? 0xff : 0);
+    for (uint64_t i = 8; i < n; i++)
+        fits &= p[i] == (minus ? 0xff : 0);
     if (fits) return push_int(m, (int64_t)v);
     struct fe_obj *o = fe_obj_new(m->p, FE_O_LONG);
     o->u.str.s = (const char *)p;
@@ -242,7 +249,8 @@ static int op_float(struct machine *m, unsigned arg)
     uint64_t bits = 0;
     (void)arg;
     if (!p) return -1;
-    for (int i = 0; i < 8; i++) bits = bits << 8 | p[i];
+    for (int i = 0; i < 8; i++)
+        bits = bits << 8 | p[i];
     struct fe_obj *o = fe_obj_new(m->p, FE_O_FLOAT);
     memcpy(&o->u.f, &bits, 8);
     return push(m, o);
@@ -283,12 +291,13 @@ static int op_unicode(struct machine *m, unsigned size)
 {
     struct fe_obj *o = text(m, size);
     if (!o) return -1;
-    if (!is_utf8((const uint8_t *)o->u.str.s, o->u.str.n)) return BAD(m, "a string of the pickle is not UTF-8");
+    if (!is_utf8((const uint8_t *)o->u.str.s, o->u.str.n))
+        return BAD(m, "a string of the pickle is not UTF-8");
     o->kind = FE_O_STR;
     return push(m, o);
 }
 
-/* --- operations: containers ---------------------------------------------------------------------------------- */
+/* Operations: containers. */
 
 /* A sequence of the n objects from `item` on, which leave the stack with all above them. */
 static int collect(struct machine *m, enum fe_objkind kind, struct fe_obj **item, size_t n)
@@ -333,8 +342,8 @@ static int op_frozenset(struct machine *m, unsigned arg)
     return collect_mark(m, FE_O_SET);
 }
 
-/* Moves the top n objects into the container below them. An object of a class (derived from dict or list, say) takes
- * them too; its contents are of no use to us and go. */
+/* Moves the top n objects into the container below them. An object of a class (derived from dict or list,
+ * say) takes them too; its contents are of no use to us and go. */
 static int fill(struct machine *m, enum fe_objkind kind, size_t n)
 {
     if (!need(m, n + 1)) return -1;
@@ -344,7 +353,8 @@ static int fill(struct machine *m, enum fe_objkind kind, size_t n)
     }
     if (into->kind == kind) {
         struct fe_obj **item = m->stack + m->n - n;
-        for (size_t i = 0; i < n; i++) fe_obj_append(m->p, into, item[i]);
+        for (size_t i = 0; i < n; i++)
+            fe_obj_append(m->p, into, item[i]);
         into->checked = false;
     }
     m->n -= n;
@@ -387,7 +397,7 @@ static int op_additems(struct machine *m, unsigned arg)
     return fill_mark(m, FE_O_SET);
 }
 
-/* --- operations: stack and memo ------------------------------------------------------------------------------ */
+/* Operations: stack and memo. */
 
 static int op_mark(struct machine *m, unsigned arg)
 {
@@ -430,7 +440,8 @@ static int op_get(struct machine *m, unsigned size)
 {
     uint64_t i;
     if (!take_uint(m, size, &i)) return -1;
-    if (i >= m->memo_cap || !m->memo[i]) return BAD(m, "the pickle reads memo %u, which is not set", (unsigned)i);
+    if (i >= m->memo_cap || !m->memo[i])
+        return BAD(m, "the pickle reads memo %u, which is not set", (unsigned)i);
     return push(m, m->memo[i]);
 }
 
@@ -456,7 +467,7 @@ static int op_memoize(struct machine *m, unsigned arg)
     return put(m, m->nput);
 }
 
-/* --- operations: classes, calls, storages -------------------------------------------------------------------- */
+/* Operations: classes, calls, storages. */
 
 /* A name of a global: printable enough to be shown, and the same to every reader. */
 static char *global_name(struct machine *m, const uint8_t *p, size_t n)
@@ -515,7 +526,8 @@ static int op_newobj(struct machine *m, unsigned arg)
     if (!need(m, 2)) return -1;
     struct fe_obj *cls = m->stack[m->n - 2], *args = m->stack[m->n - 1];
     if (cls->kind != FE_O_GLOBAL) return BAD(m, "the pickle makes an instance of %s", fe_obj_kind_name(cls));
-    if (args->kind != FE_O_TUPLE) return BAD(m, "the arguments of an instance are %s", fe_obj_kind_name(args));
+    if (args->kind != FE_O_TUPLE)
+        return BAD(m, "the arguments of an instance are %s", fe_obj_kind_name(args));
     m->n -= 2;
     struct fe_obj *o = fe_obj_new(m->p, FE_O_OBJECT);
     o->u.object.cls = cls;
@@ -559,7 +571,7 @@ static int op_persid(struct machine *m, unsigned arg)
     return o ? push(m, o) : -1;
 }
 
-/* --- the machine --------------------------------------------------------------------------------------------- */
+/* The machine. */
 
 struct op {
     int (*run)(struct machine *m, unsigned arg);
@@ -567,7 +579,7 @@ struct op {
 };
 
 static const struct op ops[256] = {
-#define OP(byte, name, run, arg) [byte] = { op_##run, arg },
+#define OP(byte, name, run, arg) [byte] = {op_##run, arg},
 #include "pickle.def"
 #undef OP
 };
@@ -592,13 +604,14 @@ static struct fe_obj *constant(struct fe_pickle *p, enum fe_objkind kind, bool v
 
 struct fe_obj *fe_pickle_load(struct fe_pickle *p, const uint8_t *bytes, uint64_t len, uint64_t *used)
 {
-    struct machine m = { .p = p, .bytes = bytes, .len = len };
+    struct machine m = {.p = p, .bytes = bytes, .len = len};
     p->at = 0;
     if (len > p->limits->max_pickle) m.len = p->limits->max_pickle;
     m.none = constant(p, FE_O_NONE, false);
     m.yes = constant(p, FE_O_BOOL, true);
     m.no = constant(p, FE_O_BOOL, false);
-    m.stack = yir_grow(p->a, NULL, &m.stack_cap, 16, sizeof *m.stack); /* pop_mark: NULL means failure, never an empty stack */
+    /* Never NULL, which pop_mark returns for a failure. */
+    m.stack = yir_grow(p->a, NULL, &m.stack_cap, 16, sizeof *m.stack);
     for (uint64_t i = 0; !m.result; i++) {
         if (i == p->limits->max_ops) {
             FE_PICKLE_BAD(p, E_LIMIT, "the pickle has more than %llu operations", (unsigned long long)i);

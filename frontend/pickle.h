@@ -1,4 +1,5 @@
-/* Inert pickle machine: turns the byte code into a graph of objects and runs nothing. A global is a pair of names. */
+/* Inert pickle machine: turns the byte code into a graph of objects and runs nothing. A global is a pair of
+ * names. */
 #ifndef FE_PICKLE_H
 #define FE_PICKLE_H
 
@@ -25,13 +26,13 @@ enum fe_objkind {
 
 /* A storage of the file; tensors are views of it. */
 struct fe_storage {
-    const char *key;           /* of key_len bytes, digits only */
+    const char *key; /* of key_len bytes, digits only */
     size_t key_len;
-    const char *type_name;     /* "HalfStorage" */
-    enum yir_dtype dtype;      /* YIR_NDTYPE: one we cannot read, or untyped */
-    unsigned itemsize;         /* 1 when untyped */
+    const char *type_name; /* "HalfStorage" */
+    enum yir_dtype dtype;  /* YIR_NDTYPE: one we cannot read, or untyped */
+    unsigned itemsize;     /* 1 when untyped */
     int64_t numel;
-    const uint8_t *data;       /* numel * itemsize bytes, once resolved */
+    const uint8_t *data;           /* numel * itemsize bytes, once resolved */
     const struct fe_storage *root; /* legacy files: this is a window of root, from element `from` on */
     int64_t from;
 };
@@ -45,11 +46,11 @@ struct fe_view {
 };
 
 struct fe_obj {
-    uint8_t kind;    /* enum fe_objkind */
-    bool reduced;    /* FE_O_OBJECT: from REDUCE, so cls is what was called */
-    bool on_path;    /* for walkers */
-    bool checked;    /* for walkers: the keys of this dict are distinct */
-    uint32_t at;     /* offset in the pickle of the operation that made it */
+    uint8_t kind; /* enum fe_objkind */
+    bool reduced; /* FE_O_OBJECT: from REDUCE, so cls is what was called */
+    bool on_path; /* for walkers */
+    bool checked; /* for walkers: the keys of this dict are distinct */
+    uint32_t at;  /* offset in the pickle of the operation that made it */
     union {
         int64_t i;
         double f;
@@ -62,11 +63,12 @@ struct fe_obj {
             size_t n, cap;
         } seq;
         struct {
-            const char *module, *name; /* NUL-terminated */
+            const char *module, *name;      /* NUL-terminated */
             const struct fe_callable *call; /* one that REDUCE knows, or NULL */
         } global;
         struct {
-            struct fe_obj *cls, *args, *state; /* cls: GLOBAL or OBJECT; args: TUPLE; state: NULL without BUILD */
+            struct fe_obj *cls, *args,
+                *state; /* cls: GLOBAL or OBJECT; args: TUPLE; state: NULL without BUILD */
         } object;
         struct fe_storage *storage;
         struct fe_view *tensor;
@@ -79,7 +81,8 @@ struct fe_pickle {
     struct yir_diags *d;
     uint32_t file;
     const struct fe_weights_limits *limits;
-    /* Finds the bytes of a storage that was seen for the first time; -1 after reporting. NULL: they come later. */
+    /* Finds the bytes of a storage that was seen for the first time; -1 after reporting. NULL: they come
+     * later. */
     int (*resolve)(struct fe_pickle *p, struct fe_storage *s);
     void *user;
 
@@ -88,10 +91,12 @@ struct fe_pickle {
     struct fe_strmap keys;
     struct fe_storage **storage;
     size_t nstorage, storage_cap, ntensor;
-    uint64_t copied; /* items that calls have gone through: bounded like operations, as a call costs few bytes */
+    uint64_t
+        copied; /* items that calls have gone through: bounded like operations, as a call costs few bytes */
 };
 
-/* Reads one pickle from the front of the bytes, which are borrowed. *used: its length. NULL after reporting. */
+/* Reads one pickle from the front of the bytes, which are borrowed. *used: its length. NULL after
+ * reporting. */
 struct fe_obj *fe_pickle_load(struct fe_pickle *p, const uint8_t *bytes, uint64_t len, uint64_t *used);
 
 /* Value of a string key of a DICT, else NULL; also when d is NULL or no dict. */

@@ -5,7 +5,7 @@
 #include "ptree.h"
 #include "zip.h"
 
-/* --- zip archive --------------------------------------------------------------------------------------------- */
+/* Zip archive. */
 
 struct archive {
     const struct fe_zip *zip;
@@ -26,10 +26,11 @@ static bool ends_with(const char *s, const char *tail)
 /* What an archive without a checkpoint is. */
 static int not_a_checkpoint(struct fe_pickle *p, const struct fe_zip *zip)
 {
-    struct yir_loc loc = { .file = p->file };
+    struct yir_loc loc = {.file = p->file};
     for (size_t i = 0; i < zip->n; i++) {
         if (ends_with(zip->entry[i].name, ".npy")) {
-            return yir_diag(p->d, loc, E_PT_KIND, "looks like a NumPy archive (.npz), not like a PyTorch checkpoint");
+            return yir_diag(p->d, loc, E_PT_KIND,
+                            "looks like a NumPy archive (.npz), not like a PyTorch checkpoint");
         }
     }
     return yir_diag(p->d, loc, E_PT_KIND, "a zip archive, but no PyTorch checkpoint: it has no data.pkl");
@@ -38,17 +39,20 @@ static int not_a_checkpoint(struct fe_pickle *p, const struct fe_zip *zip)
 /* Sets the prefix from the one entry <prefix>/data.pkl. */
 static int find_prefix(struct fe_pickle *p, struct archive *ar)
 {
-    struct yir_loc loc = { .file = p->file };
+    struct yir_loc loc = {.file = p->file};
     for (size_t i = 0; i < ar->zip->n; i++) {
         const char *name = ar->zip->entry[i].name;
         if (!ends_with(name, "/data.pkl")) continue;
-        if (ar->prefix) return yir_diag(p->d, loc, E_PT_KIND, "the archive holds two checkpoints: %sdata.pkl and %s", ar->prefix, name);
+        if (ar->prefix)
+            return yir_diag(p->d, loc, E_PT_KIND, "the archive holds two checkpoints: %sdata.pkl and %s",
+                            ar->prefix, name);
         ar->prefix = yir_strndup(p->a, name, strlen(name) - strlen("data.pkl"));
     }
     if (!ar->prefix) return not_a_checkpoint(p, ar->zip);
     if (record(ar, p->a, "constants.pkl")) {
-        return yir_diag(p->d, loc, E_PT_KIND, "a TorchScript archive; only checkpoints made by torch.save are read "
-                                              "(save the model or its state_dict instead of the traced form)");
+        return yir_diag(p->d, loc, E_PT_KIND,
+                        "a TorchScript archive; only checkpoints made by torch.save are read "
+                        "(save the model or its state_dict instead of the traced form)");
     }
     return 0;
 }
@@ -57,7 +61,8 @@ static int find_prefix(struct fe_pickle *p, struct archive *ar)
 static int check_format(struct fe_pickle *p, struct archive *ar)
 {
     const struct fe_zip_entry *e = record(ar, p->a, "version");
-    if (!e) return yir_diag(p->d, (struct yir_loc){ .file = p->file }, E_ZIP, "the archive has no version entry");
+    if (!e)
+        return yir_diag(p->d, (struct yir_loc){.file = p->file}, E_ZIP, "the archive has no version entry");
     unsigned version = 0;
     uint64_t digits = 0;
     while (digits < e->size && digits < 4 && e->data[digits] >= '0' && e->data[digits] <= '9') {
@@ -67,14 +72,17 @@ static int check_format(struct fe_pickle *p, struct archive *ar)
         return yir_diag_bin(p->d, p->file, e->at, E_ZIP, "the version of the archive is no number");
     }
     if (version < 1 || version > 10) {
-        return yir_diag_bin(p->d, p->file, e->at, E_ZIP, "version %u of the archive format is not known", version);
+        return yir_diag_bin(p->d, p->file, e->at, E_ZIP, "version %u of the archive format is not known",
+                            version);
     }
     e = record(ar, p->a, "byteorder");
     if (!e || (e->size == 6 && memcmp(e->data, "little", 6) == 0)) return 0;
     if (e->size == 3 && memcmp(e->data, "big", 3) == 0) {
-        return yir_diag_bin(p->d, p->file, e->at, E_PT_KIND, "the checkpoint was saved on a big-endian machine");
+        return yir_diag_bin(p->d, p->file, e->at, E_PT_KIND,
+                            "the checkpoint was saved on a big-endian machine");
     }
-    return yir_diag_bin(p->d, p->file, e->at, E_ZIP, "the byte order of the archive is neither little nor big");
+    return yir_diag_bin(p->d, p->file, e->at, E_ZIP,
+                        "the byte order of the archive is neither little nor big");
 }
 
 static int find_record(struct fe_pickle *p, struct fe_storage *s)
@@ -89,7 +97,8 @@ static int find_record(struct fe_pickle *p, struct fe_storage *s)
     if (!e) return FE_PICKLE_BAD(p, E_TENSOR, "the archive has no entry '%s' for a storage", name);
     uint64_t bytes;
     if (!yir_mul_u64((uint64_t)s->numel, s->itemsize, &bytes) || bytes != e->size) {
-        return FE_PICKLE_BAD(p, E_TENSOR, "storage '%s' has %llu bytes, but %lld elements of %u bytes are declared", name,
+        return FE_PICKLE_BAD(p, E_TENSOR,
+                             "storage '%s' has %llu bytes, but %lld elements of %u bytes are declared", name,
                              (unsigned long long)e->size, (long long)s->numel, s->itemsize);
     }
     s->data = e->data;
@@ -99,12 +108,14 @@ static int find_record(struct fe_pickle *p, struct fe_storage *s)
 int fe_pt_read_zip(struct yir_arena *a, struct yir_diags *d, const uint8_t *bytes, size_t len,
                    const struct fe_weights_limits *limits, struct fe_weights *w)
 {
-    struct archive ar = { .zip = fe_zip_open(a, d, w->file, bytes, len, limits->allow_bad_crc) };
-    struct fe_pickle p = { .a = a, .d = d, .file = w->file, .limits = limits, .resolve = find_record, .user = &ar };
+    struct archive ar = {.zip = fe_zip_open(a, d, w->file, bytes, len, limits->allow_bad_crc)};
+    struct fe_pickle p = {
+        .a = a, .d = d, .file = w->file, .limits = limits, .resolve = find_record, .user = &ar};
     if (!ar.zip || find_prefix(&p, &ar) != 0 || check_format(&p, &ar) != 0) return -1;
     const struct fe_zip_entry *e = record(&ar, a, "data.pkl");
     if (e->size > limits->max_pickle) {
-        return yir_diag_bin(d, w->file, e->at, E_LIMIT, "the pickle has %llu bytes, more than the limit of %llu",
+        return yir_diag_bin(d, w->file, e->at, E_LIMIT,
+                            "the pickle has %llu bytes, more than the limit of %llu",
                             (unsigned long long)e->size, (unsigned long long)limits->max_pickle);
     }
     p.base = e->at;
@@ -115,10 +126,10 @@ int fe_pt_read_zip(struct yir_arena *a, struct yir_diags *d, const uint8_t *byte
     return fe_ptree_read(&p, top, w);
 }
 
-/* --- legacy -------------------------------------------------------------------------------------------------- */
+/* Legacy. */
 
-/* A legacy file is: magic, protocol 1001, facts of the system, the object, keys of the storages; each a pickle of its
- * own. Then, for each key, a count of elements and the elements. */
+/* A legacy file is: magic, protocol 1001, facts of the system, the object, keys of the storages; each a
+ * pickle of its own. Then, for each key, a count of elements and the elements. */
 struct legacy {
     struct fe_pickle *p;
     const uint8_t *bytes;
@@ -161,12 +172,17 @@ static int read_storage(struct legacy *l, const struct fe_obj *key)
     }
     struct fe_storage *s = p->storage[i];
     uint64_t bytes, count = 0;
-    if (s->data) return yir_diag_bin(p->d, p->file, l->pos, E_TENSOR, "a storage stands twice in the list of storages");
-    if (l->len - l->pos < 8) return yir_diag_bin(p->d, p->file, l->pos, E_TENSOR, "the file ends before a storage: it is cut off");
-    for (int k = 7; k >= 0; k--) count = count << 8 | l->bytes[l->pos + (uint64_t)k];
+    if (s->data)
+        return yir_diag_bin(p->d, p->file, l->pos, E_TENSOR,
+                            "a storage stands twice in the list of storages");
+    if (l->len - l->pos < 8)
+        return yir_diag_bin(p->d, p->file, l->pos, E_TENSOR, "the file ends before a storage: it is cut off");
+    for (int k = 7; k >= 0; k--)
+        count = count << 8 | l->bytes[l->pos + (uint64_t)k];
     if (count != (uint64_t)s->numel) {
-        return yir_diag_bin(p->d, p->file, l->pos, E_TENSOR, "a storage has %llu elements, but %lld are declared",
-                            (unsigned long long)count, (long long)s->numel);
+        return yir_diag_bin(p->d, p->file, l->pos, E_TENSOR,
+                            "a storage has %llu elements, but %lld are declared", (unsigned long long)count,
+                            (long long)s->numel);
     }
     l->pos += 8;
     if (!yir_mul_u64(count, s->itemsize, &bytes) || bytes > l->len - l->pos) {
@@ -194,8 +210,8 @@ static int read_storages(struct legacy *l)
 int fe_pt_read_legacy(struct yir_arena *a, struct yir_diags *d, const uint8_t *bytes, size_t len,
                       const struct fe_weights_limits *limits, struct fe_weights *w)
 {
-    struct fe_pickle p = { .a = a, .d = d, .file = w->file, .limits = limits };
-    struct legacy l = { .p = &p, .bytes = bytes, .len = len };
+    struct fe_pickle p = {.a = a, .d = d, .file = w->file, .limits = limits};
+    struct legacy l = {.p = &p, .bytes = bytes, .len = len};
     if (check_head(&l) != 0) return -1;
     uint64_t at = l.pos;
     struct fe_obj *top = next_pickle(&l);

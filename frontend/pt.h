@@ -1,4 +1,5 @@
-/* Containers of PyTorch checkpoints: the zip archive since 1.6, and the plain sequence of pickles before it. */
+/* Containers of PyTorch checkpoints: the zip archive since 1.6, and the plain sequence of pickles before
+ * it. */
 #ifndef FE_PT_H
 #define FE_PT_H
 

@@ -26,7 +26,7 @@ struct walk {
     size_t path_len;
 };
 
-static const char *const wrappers[] = { "module", "_orig_mod" };
+static const char *const wrappers[] = {"module", "_orig_mod"};
 
 const char *fe_bare_name(const char *name)
 {
@@ -39,7 +39,7 @@ const char *fe_bare_name(const char *name)
     return name;
 }
 
-/* --- tensors ------------------------------------------------------------------------------------------------- */
+/* Tensors. */
 
 /* Puts a key of a dict behind the path. NULL after reporting. */
 static const char *join(struct walk *w, const struct fe_obj *key)
@@ -62,9 +62,10 @@ static const char *join(struct walk *w, const struct fe_obj *key)
 static int account(struct walk *w, const struct fe_view *v, const char *name)
 {
     uint64_t bytes;
-    if (!yir_mul_u64((uint64_t)v->numel, yir_dtype_size(v->dtype), &bytes) || !yir_add_u64(bytes, w->bytes, &bytes)
-        || bytes > w->max_bytes) {
-        return FE_PICKLE_BAD(w->p, E_LIMIT, "with '%s' the tensors are larger than %llu bytes, the limit for this file",
+    if (!yir_mul_u64((uint64_t)v->numel, yir_dtype_size(v->dtype), &bytes) ||
+        !yir_add_u64(bytes, w->bytes, &bytes) || bytes > w->max_bytes) {
+        return FE_PICKLE_BAD(w->p, E_LIMIT,
+                             "with '%s' the tensors are larger than %llu bytes, the limit for this file",
                              name, (unsigned long long)w->max_bytes);
     }
     w->bytes = bytes;
@@ -78,7 +79,8 @@ static int add_tensor(struct walk *w, const struct fe_obj *key, const struct fe_
     if (!name) return -1;
     if (o->kind != FE_O_TENSOR) {
         const char *cls = fe_obj_class(w->p->a, o);
-        return FE_PICKLE_BAD(w->p, E_TENSOR, "'%s' is no plain tensor, but %s %s", name, fe_obj_kind_name(o), cls);
+        return FE_PICKLE_BAD(w->p, E_TENSOR, "'%s' is no plain tensor, but %s %s", name, fe_obj_kind_name(o),
+                             cls);
     }
     const struct fe_view *v = o->u.tensor;
     if (v->dtype == YIR_NDTYPE) {
@@ -88,8 +90,11 @@ static int add_tensor(struct walk *w, const struct fe_obj *key, const struct fe_
     if (account(w, v, name) != 0) return -1;
     w->tensor = yir_grow(w->p->a, w->tensor, &w->cap, w->n + 1, sizeof *w->tensor);
     struct fe_tensor *t = &w->tensor[w->n];
-    *t = (struct fe_tensor){ .name = yir_strdup(w->p->a, fe_bare_name(name)), .dtype = v->dtype, .rank = v->rank,
-                             .numel = v->numel, .buffer = buffer };
+    *t = (struct fe_tensor){.name = yir_strdup(w->p->a, fe_bare_name(name)),
+                            .dtype = v->dtype,
+                            .rank = v->rank,
+                            .numel = v->numel,
+                            .buffer = buffer};
     memcpy(t->dim, v->dim, sizeof t->dim);
     memcpy(t->stride, v->stride, sizeof t->stride);
     t->data = fe_storage_data(v->storage) + (uint64_t)v->offset * yir_dtype_size(v->dtype);
@@ -106,13 +111,14 @@ static bool in_set(const struct fe_obj *set, const struct fe_obj *key)
     if (!set || set->kind != FE_O_SET || key->kind != FE_O_STR) return false;
     for (size_t i = 0; i < set->u.seq.n; i++) {
         const struct fe_obj *o = set->u.seq.item[i];
-        if (o->kind == FE_O_STR && o->u.str.n == key->u.str.n
-            && memcmp(o->u.str.s, key->u.str.s, key->u.str.n) == 0) return true;
+        if (o->kind == FE_O_STR && o->u.str.n == key->u.str.n &&
+            memcmp(o->u.str.s, key->u.str.s, key->u.str.n) == 0)
+            return true;
     }
     return false;
 }
 
-/* --- modules ------------------------------------------------------------------------------------------------- */
+/* Modules. */
 
 static struct fe_obj *modules_of(const struct fe_obj *o)
 {
@@ -125,19 +131,22 @@ static bool is_module(const struct fe_obj *o)
     return o && o->kind == FE_O_OBJECT && !o->reduced && modules_of(o);
 }
 
-/* Parts of a module's state that are no attributes: its children and tensors, and what hangs on it while it runs. */
+/* Parts of a module's state that are no attributes: its children and tensors, and what hangs on it while it
+ * runs. */
 static bool is_inner(const struct fe_obj *key)
 {
-    static const char *const names[] = { "_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "_backend" };
+    static const char *const names[] = {"_modules", "_parameters", "_buffers", "_non_persistent_buffers_set",
+                                        "_backend"};
     for (size_t i = 0; i < YIR_COUNT(names); i++) {
         if (fe_obj_is_str(key, names[i])) return true;
     }
-    return key->kind == FE_O_STR && key->u.str.n > 4 && key->u.str.s[0] == '_'
-           && memmem(key->u.str.s, key->u.str.n, "hook", 4);
+    return key->kind == FE_O_STR && key->u.str.n > 4 && key->u.str.s[0] == '_' &&
+           memmem(key->u.str.s, key->u.str.n, "hook", 4);
 }
 
 /* A dict with the entries of d but those that `skip` names. Shares the objects. */
-static struct fe_obj *without(struct fe_pickle *p, const struct fe_obj *d, bool (*skip)(const struct fe_obj *key))
+static struct fe_obj *without(struct fe_pickle *p, const struct fe_obj *d,
+                              bool (*skip)(const struct fe_obj *key))
 {
     struct fe_obj *o = fe_obj_new(p, FE_O_DICT);
     o->at = d->at;
@@ -152,7 +161,8 @@ static struct fe_obj *without(struct fe_pickle *p, const struct fe_obj *d, bool 
 static int own_tensors(struct walk *w, struct fe_obj *dict, const struct fe_obj *except, bool buffer)
 {
     if (!dict || dict->kind != FE_O_DICT) return 0;
-    if (fe_values_check_keys(&w->values, dict) != 0 || fe_values_count(&w->values, dict->u.seq.n / 2) != 0) return -1;
+    if (fe_values_check_keys(&w->values, dict) != 0 || fe_values_count(&w->values, dict->u.seq.n / 2) != 0)
+        return -1;
     /* Each buffer is looked for in the set of those that are not stored. */
     uint64_t pairs = except && except->kind == FE_O_SET ? dict->u.seq.n * except->u.seq.n : 0;
     if (fe_values_count(&w->values, pairs) != 0) return -1;
@@ -164,7 +174,8 @@ static int own_tensors(struct walk *w, struct fe_obj *dict, const struct fe_obj 
     return 0;
 }
 
-static int walk_module(struct walk *w, struct fe_obj *o, const struct fe_obj *name, int depth, struct fe_node **out);
+static int walk_module(struct walk *w, struct fe_obj *o, const struct fe_obj *name, int depth,
+                       struct fe_node **out);
 
 static int walk_children(struct walk *w, struct fe_node *n, struct fe_obj *modules, int depth)
 {
@@ -201,7 +212,7 @@ static int walk_state(struct walk *w, struct fe_node *n, struct fe_obj *state, i
     if (own_tensors(w, fe_obj_get(state, "_buffers"), except, true) != 0) return -1;
     n->ntensor = w->n - first;
     w->own = yir_grow(w->p->a, w->own, &w->own_cap, w->nown + 1, sizeof *w->own);
-    w->own[w->nown++] = (struct own){ n, first };
+    w->own[w->nown++] = (struct own){n, first};
     n->attrs = fe_obj_value(&w->values, without(w->p, state, is_inner), true);
     if (!n->attrs) return -1;
     struct fe_obj *modules = fe_obj_get(state, "_modules");
@@ -209,12 +220,15 @@ static int walk_state(struct walk *w, struct fe_node *n, struct fe_obj *state, i
     return walk_children(w, n, modules, depth);
 }
 
-/* One level of recursion a level of modules, at most MAX_DEPTH. A module may occur on many paths, but not below itself. */
-static int walk_module(struct walk *w, struct fe_obj *o, const struct fe_obj *name, int depth, struct fe_node **out)
+/* One level of recursion a level of modules, at most MAX_DEPTH. A module may occur on many paths, but not
+ * below itself. */
+static int walk_module(struct walk *w, struct fe_obj *o, const struct fe_obj *name, int depth,
+                       struct fe_node **out)
 {
     w->p->at = o->at;
     if (depth > MAX_DEPTH) return FE_PICKLE_BAD(w->p, E_LIMIT, "modules nest more than %d deep", MAX_DEPTH);
-    if (o->on_path) return FE_PICKLE_BAD(w->p, E_PICKLE, "module '%.*s' contains itself", (int)w->path_len, w->path);
+    if (o->on_path)
+        return FE_PICKLE_BAD(w->p, E_PICKLE, "module '%.*s' contains itself", (int)w->path_len, w->path);
     if (fe_values_count(&w->values, 1) != 0) return -1;
     struct fe_node *n = yir_alloc(w->p->a, sizeof *n);
     n->name = name ? yir_strndup(w->p->a, name->u.str.s, name->u.str.n) : "";
@@ -230,7 +244,7 @@ static int walk_module(struct walk *w, struct fe_obj *o, const struct fe_obj *na
     return rc;
 }
 
-/* --- the top of the file ------------------------------------------------------------------------------------- */
+/* The top of the file. */
 
 /* Where a checkpoint keeps its model, in order of preference. */
 struct found {
@@ -257,23 +271,23 @@ static bool is_state_dict(const struct fe_obj *d)
 
 static struct found find_model(struct fe_obj *top)
 {
-    if (is_module(top)) return (struct found){ .module = top, .where = "root" };
+    if (is_module(top)) return (struct found){.module = top, .where = "root"};
     struct fe_obj *ema = unpair(fe_obj_get(top, "ema")), *model = fe_obj_get(top, "model");
-    if (is_module(ema)) return (struct found){ .module = ema, .where = "ema" };
-    if (is_module(model)) return (struct found){ .module = model, .where = "model" };
+    if (is_module(ema)) return (struct found){.module = ema, .where = "ema"};
+    if (is_module(model)) return (struct found){.module = model, .where = "model"};
     struct fe_obj *state = fe_obj_get(top, "state_dict"), *model_state = fe_obj_get(top, "model_state_dict");
     const struct found dicts[] = {
-        { .dict = ema, .where = "ema" },
-        { .dict = fe_obj_get(ema, "module"), .where = "ema" },
-        { .dict = model, .where = "model" },
-        { .dict = state, .where = "state_dict" },
-        { .dict = model_state, .where = "state_dict" },
-        { .dict = top, .where = "root" },
+        {.dict = ema, .where = "ema"},
+        {.dict = fe_obj_get(ema, "module"), .where = "ema"},
+        {.dict = model, .where = "model"},
+        {.dict = state, .where = "state_dict"},
+        {.dict = model_state, .where = "state_dict"},
+        {.dict = top, .where = "root"},
     };
     for (size_t i = 0; i < YIR_COUNT(dicts); i++) {
         if (is_state_dict(dicts[i].dict)) return dicts[i];
     }
-    return (struct found){ .where = "" };
+    return (struct found){.where = ""};
 }
 
 /* The model inside the wrappers for parallel and compiled runs, whose only child it is. */
@@ -283,7 +297,8 @@ static struct fe_obj *unwrap(struct fe_obj *o)
         const struct fe_obj *modules = modules_of(o);
         if (!modules || modules->u.seq.n != 2 || !is_module(modules->u.seq.item[1])) return o;
         bool wrapped = false;
-        for (size_t i = 0; i < YIR_COUNT(wrappers); i++) wrapped |= fe_obj_is_str(modules->u.seq.item[0], wrappers[i]);
+        for (size_t i = 0; i < YIR_COUNT(wrappers); i++)
+            wrapped |= fe_obj_is_str(modules->u.seq.item[0], wrappers[i]);
         if (!wrapped) return o;
         o = modules->u.seq.item[1];
     }
@@ -302,7 +317,7 @@ static int walk_dict(struct walk *w, struct fe_obj *dict)
 
 static bool is_heavy(const struct fe_obj *key)
 {
-    static const char *const names[] = { "ema", "model", "state_dict", "model_state_dict", "optimizer" };
+    static const char *const names[] = {"ema", "model", "state_dict", "model_state_dict", "optimizer"};
     for (size_t i = 0; i < YIR_COUNT(names); i++) {
         if (fe_obj_is_str(key, names[i])) return true;
     }
@@ -328,7 +343,8 @@ static void settle(struct walk *w)
     for (size_t i = 0; i < w->nown; i++) {
         struct fe_node *n = w->own[i].node;
         const struct fe_tensor **at = yir_alloc_n(w->p->a, n->ntensor, sizeof *at);
-        for (size_t k = 0; k < n->ntensor; k++) at[k] = &w->tensor[w->own[i].first + k];
+        for (size_t k = 0; k < n->ntensor; k++)
+            at[k] = &w->tensor[w->own[i].first + k];
         n->tensor = at;
     }
 }
@@ -347,7 +363,8 @@ static int no_model(struct fe_pickle *p, const struct fe_obj *top)
                              fe_obj_class(p->a, model));
     }
     if (top->kind == FE_O_DICT) {
-        return FE_PICKLE_BAD(p, E_PT_KIND, "no model in the file: neither 'ema', 'model' nor 'state_dict' is there");
+        return FE_PICKLE_BAD(p, E_PT_KIND,
+                             "no model in the file: neither 'ema', 'model' nor 'state_dict' is there");
     }
     return FE_PICKLE_BAD(p, E_PT_KIND, "no model in the file: it holds %s %s", fe_obj_kind_name(top),
                          fe_obj_class(p->a, top));
@@ -356,7 +373,7 @@ static int no_model(struct fe_pickle *p, const struct fe_obj *top)
 int fe_ptree_read(struct fe_pickle *p, struct fe_obj *top, struct fe_weights *out)
 {
     struct walk *w = yir_alloc(p->a, sizeof *w);
-    *w = (struct walk){ .p = p, .values = { .p = p }, .max_bytes = p->limits->max_tensor_bytes };
+    *w = (struct walk){.p = p, .values = {.p = p}, .max_bytes = p->limits->max_tensor_bytes};
     if (out->file_size < w->max_bytes / 4) w->max_bytes = out->file_size * 4;
     fe_strmap_init(&w->names, p->a, 512);
     if (top->kind == FE_O_DICT && fe_values_check_keys(&w->values, top) != 0) return -1;

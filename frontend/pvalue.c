@@ -28,7 +28,8 @@ int fe_values_check_keys(struct fe_values *v, struct fe_obj *dict)
         const struct fe_obj *k = dict->u.seq.item[i];
         size_t at = i;
         v->p->at = k->at;
-        if (k->kind == FE_O_STR) distinct = fe_strmap_add(&texts, k->u.str.s, k->u.str.n, &at);
+        if (k->kind == FE_O_STR)
+            distinct = fe_strmap_add(&texts, k->u.str.s, k->u.str.n, &at);
         else if (k->kind == FE_O_INT || k->kind == FE_O_BOOL) {
             distinct = fe_strmap_add(&ints, (const char *)&k->u.i, sizeof k->u.i, &at);
         }
@@ -112,8 +113,10 @@ static struct fe_value *dict(struct fe_values *v, struct fe_obj *o, bool tensors
     for (size_t i = 0; i < n; i++) {
         const struct fe_obj *k = o->u.seq.item[2 * i];
         struct fe_value *key = NULL;
-        if (k->kind == FE_O_STR) key = text(v, k);
-        else if (k->kind == FE_O_INT || k->kind == FE_O_BOOL) key = number(v, FE_INT, k->u.i, (double)k->u.i);
+        if (k->kind == FE_O_STR)
+            key = text(v, k);
+        else if (k->kind == FE_O_INT || k->kind == FE_O_BOOL)
+            key = number(v, FE_INT, k->u.i, (double)k->u.i);
         if (!key || key->kind == FE_OPAQUE) continue;
         struct fe_value *item = convert(v, o->u.seq.item[2 * i + 1], tensors, depth + 1);
         if (!item) return NULL;
@@ -132,7 +135,8 @@ static struct fe_value *elements(struct fe_values *v, const struct fe_view *t)
     const uint8_t *data = fe_storage_data(t->storage);
     for (int64_t e = 0; e < t->numel; e++) {
         int64_t at = t->offset, rest = e;
-        for (int k = t->rank; k-- > 0; rest /= t->dim[k]) at += rest % t->dim[k] * t->stride[k];
+        for (int k = t->rank; k-- > 0; rest /= t->dim[k])
+            at += rest % t->dim[k] * t->stride[k];
         out->item[out->n++] = element(v, t->dtype, data, (size_t)at);
     }
     return out;
@@ -149,8 +153,8 @@ static const struct {
     const char *name;
     enum yir_dtype type;
 } numpy_types[] = {
-    { "f8", YIR_F64 }, { "f4", YIR_F32 }, { "f2", YIR_F16 }, { "i8", YIR_I64 },
-    { "i4", YIR_I32 }, { "i1", YIR_I8 },  { "u1", YIR_U8 },  { "b1", YIR_BOOL },
+    {"f8", YIR_F64}, {"f4", YIR_F32}, {"f2", YIR_F16}, {"i8", YIR_I64},
+    {"i4", YIR_I32}, {"i1", YIR_I8},  {"u1", YIR_U8},  {"b1", YIR_BOOL},
 };
 
 /* The dtype object of numpy: YIR_NDTYPE unless it is a plain little-endian one. */
@@ -158,8 +162,9 @@ static enum yir_dtype numpy_dtype(const struct fe_obj *o)
 {
     if (o->kind != FE_O_OBJECT || !o->reduced || o->u.object.args->u.seq.n == 0) return YIR_NDTYPE;
     const struct fe_obj *state = o->u.object.state;
-    if (state && (state->kind != FE_O_TUPLE || state->u.seq.n < 2
-                  || fe_obj_is_str(state->u.seq.item[1], ">"))) return YIR_NDTYPE;
+    if (state &&
+        (state->kind != FE_O_TUPLE || state->u.seq.n < 2 || fe_obj_is_str(state->u.seq.item[1], ">")))
+        return YIR_NDTYPE;
     for (size_t i = 0; i < YIR_COUNT(numpy_types); i++) {
         if (fe_obj_is_str(o->u.object.args->u.seq.item[0], numpy_types[i].name)) return numpy_types[i].type;
     }
@@ -181,7 +186,7 @@ static struct fe_value *numpy_scalar(struct fe_values *v, const struct fe_obj *o
 /* Bags of options: their attributes are what counts. */
 static bool is_namespace(const struct fe_obj *o)
 {
-    static const char *const names[] = { "IterableSimpleNamespace", "SimpleNamespace", "Namespace" };
+    static const char *const names[] = {"IterableSimpleNamespace", "SimpleNamespace", "Namespace"};
     const struct fe_obj *cls = o->u.object.cls;
     for (size_t i = 0; cls->kind == FE_O_GLOBAL && i < YIR_COUNT(names); i++) {
         if (strcmp(cls->u.global.name, names[i]) == 0) return true;
@@ -206,21 +211,34 @@ static struct fe_value *convert(struct fe_values *v, struct fe_obj *o, bool tens
         return NULL;
     }
     switch ((enum fe_objkind)o->kind) {
-    case FE_O_NONE: return make(v, FE_NONE);
-    case FE_O_BOOL: return number(v, FE_BOOL, o->u.i, (double)o->u.i);
-    case FE_O_INT: return number(v, FE_INT, o->u.i, (double)o->u.i);
-    case FE_O_LONG: return opaque(v, "int");
-    case FE_O_FLOAT: return number(v, FE_FLOAT, 0, o->u.f);
-    case FE_O_STR: return text(v, o);
-    case FE_O_BYTES: return opaque(v, "bytes");
+    case FE_O_NONE:
+        return make(v, FE_NONE);
+    case FE_O_BOOL:
+        return number(v, FE_BOOL, o->u.i, (double)o->u.i);
+    case FE_O_INT:
+        return number(v, FE_INT, o->u.i, (double)o->u.i);
+    case FE_O_LONG:
+        return opaque(v, "int");
+    case FE_O_FLOAT:
+        return number(v, FE_FLOAT, 0, o->u.f);
+    case FE_O_STR:
+        return text(v, o);
+    case FE_O_BYTES:
+        return opaque(v, "bytes");
     case FE_O_LIST:
     case FE_O_TUPLE:
-    case FE_O_SET: return list(v, o, tensors, depth);
-    case FE_O_DICT: return dict(v, o, tensors, depth);
-    case FE_O_GLOBAL: return opaque(v, fe_obj_class(v->p->a, o));
-    case FE_O_OBJECT: return object(v, o, tensors, depth);
-    case FE_O_STORAGE: return opaque(v, "torch.Storage");
-    case FE_O_TENSOR: return tensor(v, o->u.tensor, tensors);
+    case FE_O_SET:
+        return list(v, o, tensors, depth);
+    case FE_O_DICT:
+        return dict(v, o, tensors, depth);
+    case FE_O_GLOBAL:
+        return opaque(v, fe_obj_class(v->p->a, o));
+    case FE_O_OBJECT:
+        return object(v, o, tensors, depth);
+    case FE_O_STORAGE:
+        return opaque(v, "torch.Storage");
+    case FE_O_TENSOR:
+        return tensor(v, o->u.tensor, tensors);
     }
     YIR_BUG("object of kind %d", o->kind);
 }

@@ -10,9 +10,10 @@ struct fe_values {
     uint64_t nodes; /* visited so far, of at most limits->max_nodes; a shared object counts each time */
 };
 
-/* Tuples and sets become lists, namespaces dicts, numpy scalars numbers. A tensor of at most 4096 elements becomes the
- * list of its elements in row-major order when `tensors` is set. All other objects become FE_OPAQUE. Dict entries whose
- * key is neither string nor integer are left out. NULL after reporting (too many nodes, too deep, a key twice). */
+/* Tuples and sets become lists, namespaces dicts, numpy scalars numbers. A tensor of at most 4096 elements
+ * becomes the list of its elements in row-major order when `tensors` is set. All other objects become
+ * FE_OPAQUE. Dict entries whose key is neither string nor integer are left out. NULL after reporting (too
+ * many nodes, too deep, a key twice). */
 struct fe_value *fe_obj_value(struct fe_values *v, struct fe_obj *o, bool tensors);
 
 /* One more node; -1 after reporting. */

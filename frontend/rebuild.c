@@ -4,41 +4,42 @@
 
 enum { MAX_KEY = 64 };
 
-#define BAD(p, ...) FE_PICKLE_BAD(p, E_PICKLE, __VA_ARGS__)
+#define BAD(p, ...)        FE_PICKLE_BAD(p, E_PICKLE, __VA_ARGS__)
 #define BAD_TENSOR(p, ...) FE_PICKLE_BAD(p, E_TENSOR, __VA_ARGS__)
 
-/* Storage classes and the names of their element types. YIR_NDTYPE: known, so that sizes can be checked, but not read. */
+/* Storage classes and the names of their element types. YIR_NDTYPE: known, so that sizes can be checked, but
+ * not read. */
 struct element {
     const char *storage, *dtype;
     enum yir_dtype type;
     unsigned size;
 };
 static const struct element elements[] = {
-    { "FloatStorage", "float32", YIR_F32, 4 },
-    { "HalfStorage", "float16", YIR_F16, 2 },
-    { "BFloat16Storage", "bfloat16", YIR_BF16, 2 },
-    { "DoubleStorage", "float64", YIR_F64, 8 },
-    { "LongStorage", "int64", YIR_I64, 8 },
-    { "IntStorage", "int32", YIR_I32, 4 },
-    { "CharStorage", "int8", YIR_I8, 1 },
-    { "ByteStorage", "uint8", YIR_U8, 1 },
-    { "BoolStorage", "bool", YIR_BOOL, 1 },
-    { "UntypedStorage", "", YIR_NDTYPE, 1 },
-    { "ShortStorage", "int16", YIR_NDTYPE, 2 },
-    { "ComplexFloatStorage", "complex64", YIR_NDTYPE, 8 },
-    { "ComplexDoubleStorage", "complex128", YIR_NDTYPE, 16 },
-    { "QInt8Storage", "qint8", YIR_NDTYPE, 1 },
-    { "QUInt8Storage", "quint8", YIR_NDTYPE, 1 },
-    { "QInt32Storage", "qint32", YIR_NDTYPE, 4 },
-    { "", "uint16", YIR_NDTYPE, 2 },
-    { "", "uint32", YIR_NDTYPE, 4 },
-    { "", "uint64", YIR_NDTYPE, 8 },
-    { "", "complex32", YIR_NDTYPE, 4 },
-    { "", "float8_e4m3fn", YIR_NDTYPE, 1 },
-    { "", "float8_e5m2", YIR_NDTYPE, 1 },
-    { "", "float8_e4m3fnuz", YIR_NDTYPE, 1 },
-    { "", "float8_e5m2fnuz", YIR_NDTYPE, 1 },
-    { "", "float8_e8m0fnu", YIR_NDTYPE, 1 },
+    {"FloatStorage", "float32", YIR_F32, 4},
+    {"HalfStorage", "float16", YIR_F16, 2},
+    {"BFloat16Storage", "bfloat16", YIR_BF16, 2},
+    {"DoubleStorage", "float64", YIR_F64, 8},
+    {"LongStorage", "int64", YIR_I64, 8},
+    {"IntStorage", "int32", YIR_I32, 4},
+    {"CharStorage", "int8", YIR_I8, 1},
+    {"ByteStorage", "uint8", YIR_U8, 1},
+    {"BoolStorage", "bool", YIR_BOOL, 1},
+    {"UntypedStorage", "", YIR_NDTYPE, 1},
+    {"ShortStorage", "int16", YIR_NDTYPE, 2},
+    {"ComplexFloatStorage", "complex64", YIR_NDTYPE, 8},
+    {"ComplexDoubleStorage", "complex128", YIR_NDTYPE, 16},
+    {"QInt8Storage", "qint8", YIR_NDTYPE, 1},
+    {"QUInt8Storage", "quint8", YIR_NDTYPE, 1},
+    {"QInt32Storage", "qint32", YIR_NDTYPE, 4},
+    {"", "uint16", YIR_NDTYPE, 2},
+    {"", "uint32", YIR_NDTYPE, 4},
+    {"", "uint64", YIR_NDTYPE, 8},
+    {"", "complex32", YIR_NDTYPE, 4},
+    {"", "float8_e4m3fn", YIR_NDTYPE, 1},
+    {"", "float8_e5m2", YIR_NDTYPE, 1},
+    {"", "float8_e4m3fnuz", YIR_NDTYPE, 1},
+    {"", "float8_e5m2fnuz", YIR_NDTYPE, 1},
+    {"", "float8_e8m0fnu", YIR_NDTYPE, 1},
 };
 
 /* A callable that has a meaning: number of arguments and what it makes. */
@@ -68,7 +69,7 @@ static bool charge(struct fe_pickle *p, uint64_t n)
     return false;
 }
 
-/* --- storages ------------------------------------------------------------------------------------------------ */
+/* Storages. */
 
 const uint8_t *fe_storage_data(const struct fe_storage *s)
 {
@@ -77,10 +78,11 @@ const uint8_t *fe_storage_data(const struct fe_storage *s)
 
 static const struct element *storage_element(const struct fe_obj *cls)
 {
-    static const char *const modules[] = { "torch", "torch.storage", "torch.cuda" };
+    static const char *const modules[] = {"torch", "torch.storage", "torch.cuda"};
     if (cls->kind != FE_O_GLOBAL) return NULL;
     bool torch = false;
-    for (size_t i = 0; i < YIR_COUNT(modules); i++) torch |= strcmp(cls->u.global.module, modules[i]) == 0;
+    for (size_t i = 0; i < YIR_COUNT(modules); i++)
+        torch |= strcmp(cls->u.global.module, modules[i]) == 0;
     for (size_t i = 0; torch && i < YIR_COUNT(elements); i++) {
         if (*elements[i].storage && strcmp(elements[i].storage, cls->u.global.name) == 0) return &elements[i];
     }
@@ -97,7 +99,8 @@ static bool key_ok(const struct fe_obj *key)
 }
 
 /* The storage of that key, new or seen before with the same type and size. */
-static struct fe_storage *intern(struct fe_pickle *p, const struct fe_obj *key, const struct element *e, int64_t numel)
+static struct fe_storage *intern(struct fe_pickle *p, const struct fe_obj *key, const struct element *e,
+                                 int64_t numel)
 {
     size_t i = p->nstorage;
     if (!p->keys.slot) fe_strmap_init(&p->keys, p->a, 256);
@@ -108,8 +111,12 @@ static struct fe_storage *intern(struct fe_pickle *p, const struct fe_obj *key, 
         return NULL;
     }
     struct fe_storage *s = yir_alloc(p->a, sizeof *s);
-    *s = (struct fe_storage){ .key = key->u.str.s, .key_len = key->u.str.n, .type_name = e->storage, .dtype = e->type,
-                              .itemsize = e->size, .numel = numel };
+    *s = (struct fe_storage){.key = key->u.str.s,
+                             .key_len = key->u.str.n,
+                             .type_name = e->storage,
+                             .dtype = e->type,
+                             .itemsize = e->size,
+                             .numel = numel};
     p->storage = yir_grow(p->a, p->storage, &p->storage_cap, p->nstorage + 1, sizeof(struct fe_storage *));
     p->storage[p->nstorage++] = s;
     return p->resolve && p->resolve(p, s) != 0 ? NULL : s;
@@ -175,16 +182,18 @@ struct fe_obj *fe_rebuild_persistent(struct fe_pickle *p, const struct fe_obj *p
     return NULL;
 }
 
-/* --- tensors ------------------------------------------------------------------------------------------------- */
+/* Tensors. */
 
 /* Sizes and strides, checked one by one: each fits 31 bits or the storage, and none is negative. */
-static bool read_dims(struct fe_pickle *p, const struct fe_obj *size, const struct fe_obj *stride, struct fe_view *v)
+static bool read_dims(struct fe_pickle *p, const struct fe_obj *size, const struct fe_obj *stride,
+                      struct fe_view *v)
 {
     if (!is_seq(size) || !is_seq(stride) || size->u.seq.n != stride->u.seq.n) {
         return BAD_TENSOR(p, "a tensor's size and stride do not match"), false;
     }
     if (size->u.seq.n > FE_MAX_RANK) {
-        return BAD_TENSOR(p, "a tensor of %zu dimensions; at most %d are read", size->u.seq.n, FE_MAX_RANK), false;
+        return BAD_TENSOR(p, "a tensor of %zu dimensions; at most %d are read", size->u.seq.n, FE_MAX_RANK),
+               false;
     }
     v->rank = (int)size->u.seq.n;
     for (int i = 0; i < v->rank; i++) {
@@ -203,13 +212,15 @@ static bool read_extent(struct fe_view *v, uint64_t limit)
 {
     uint64_t numel = 1, last = (uint64_t)v->offset;
     bool ok = true;
-    for (int i = 0; i < v->rank; i++) ok = ok && yir_mul_u64(numel, (uint64_t)v->dim[i], &numel);
+    for (int i = 0; i < v->rank; i++)
+        ok = ok && yir_mul_u64(numel, (uint64_t)v->dim[i], &numel);
     if (!ok || numel > INT64_MAX) return false;
     v->numel = (int64_t)numel;
     if (numel == 0) return last <= limit;
     for (int i = 0; i < v->rank; i++) {
         uint64_t reach = 0;
-        ok = ok && yir_mul_u64((uint64_t)v->dim[i] - 1, (uint64_t)v->stride[i], &reach) && yir_add_u64(last, reach, &last);
+        ok = ok && yir_mul_u64((uint64_t)v->dim[i] - 1, (uint64_t)v->stride[i], &reach) &&
+             yir_add_u64(last, reach, &last);
     }
     return ok && last < limit;
 }
@@ -222,7 +233,7 @@ static struct fe_obj *tensor_of(struct fe_pickle *p, struct fe_obj *const *arg, 
         return NULL;
     }
     const struct fe_storage *s = arg[0]->u.storage;
-    struct fe_view v = { .storage = s, .dtype = e ? e->type : s->dtype };
+    struct fe_view v = {.storage = s, .dtype = e ? e->type : s->dtype};
     if (!is_int(arg[1]) || arg[1]->u.i < 0) {
         BAD_TENSOR(p, "a tensor's offset is no count");
         return NULL;
@@ -261,8 +272,9 @@ static struct fe_obj *run_tensor_v3(struct fe_pickle *p, struct fe_obj *const *a
         return NULL;
     }
     for (size_t i = 0; i < YIR_COUNT(elements) && t->kind == FE_O_GLOBAL; i++) {
-        if (*elements[i].dtype && strcmp(elements[i].dtype, t->u.global.name) == 0
-            && strcmp(t->u.global.module, "torch") == 0) return tensor_of(p, arg, &elements[i]);
+        if (*elements[i].dtype && strcmp(elements[i].dtype, t->u.global.name) == 0 &&
+            strcmp(t->u.global.module, "torch") == 0)
+            return tensor_of(p, arg, &elements[i]);
     }
     BAD_TENSOR(p, "a tensor of unknown element type");
     return NULL;
@@ -293,14 +305,15 @@ static struct fe_obj *run_from_type(struct fe_pickle *p, struct fe_obj *const *a
     return call->run(p, arg[2]->u.seq.item, arg[2]->u.seq.n);
 }
 
-/* --- containers and others ----------------------------------------------------------------------------------- */
+/* Containers and others. */
 
 static struct fe_obj *run_size(struct fe_pickle *p, struct fe_obj *const *arg, size_t n)
 {
     (void)n;
     bool ok = is_seq(arg[0]);
     if (ok && !charge(p, arg[0]->u.seq.n)) return NULL;
-    for (size_t i = 0; ok && i < arg[0]->u.seq.n; i++) ok = is_int(arg[0]->u.seq.item[i]);
+    for (size_t i = 0; ok && i < arg[0]->u.seq.n; i++)
+        ok = is_int(arg[0]->u.seq.item[i]);
     if (!ok) {
         BAD(p, "a torch.Size holds other things than integers");
         return NULL;
@@ -320,7 +333,8 @@ static struct fe_obj *run_dict(struct fe_pickle *p, struct fe_obj *const *arg, s
     for (size_t i = 0; ok && i < arg[0]->u.seq.n; i++) {
         const struct fe_obj *pair = arg[0]->u.seq.item[i];
         ok = is_seq(pair) && pair->u.seq.n == 2;
-        for (size_t k = 0; ok && k < 2; k++) fe_obj_append(p, o, pair->u.seq.item[k]);
+        for (size_t k = 0; ok && k < 2; k++)
+            fe_obj_append(p, o, pair->u.seq.item[k]);
     }
     if (ok) return o;
     BAD(p, "a dict is made from other things than pairs");
@@ -342,7 +356,8 @@ static struct fe_obj *run_set(struct fe_pickle *p, struct fe_obj *const *arg, si
         return NULL;
     }
     if (n && !charge(p, arg[0]->u.seq.n)) return NULL;
-    for (size_t i = 0; n && i < arg[0]->u.seq.n; i++) fe_obj_append(p, o, arg[0]->u.seq.item[i]);
+    for (size_t i = 0; n && i < arg[0]->u.seq.n; i++)
+        fe_obj_append(p, o, arg[0]->u.seq.item[i]);
     return o;
 }
 
@@ -387,28 +402,29 @@ static struct fe_obj *run_reconstructor(struct fe_pickle *p, struct fe_obj *cons
 }
 
 static const struct fe_callable callables[] = {
-    { "torch._utils", "_rebuild_tensor", 4, 4, run_tensor },
-    { "torch._utils", "_rebuild_tensor_v2", 6, 7, run_tensor },
-    { "torch._utils", "_rebuild_tensor_v3", 7, 8, run_tensor_v3 },
-    { "torch._utils", "_rebuild_parameter", 3, 3, run_parameter },
-    { "torch._utils", "_rebuild_parameter_with_state", 4, 4, run_parameter },
-    { "torch._tensor", "_rebuild_from_type_v2", 4, 4, run_from_type },
-    { "torch", "Size", 1, 1, run_size },
-    { "collections", "OrderedDict", 0, 1, run_dict },
-    { "collections", "defaultdict", 0, 1, run_defaultdict },
-    { "__builtin__", "set", 0, 1, run_set },
-    { "builtins", "set", 0, 1, run_set },
-    { "__builtin__", "frozenset", 0, 1, run_set },
-    { "builtins", "frozenset", 0, 1, run_set },
-    { "_codecs", "encode", 1, 2, run_encode },
-    { "copy_reg", "_reconstructor", 3, 3, run_reconstructor },
-    { "copyreg", "_reconstructor", 3, 3, run_reconstructor },
+    {"torch._utils", "_rebuild_tensor", 4, 4, run_tensor},
+    {"torch._utils", "_rebuild_tensor_v2", 6, 7, run_tensor},
+    {"torch._utils", "_rebuild_tensor_v3", 7, 8, run_tensor_v3},
+    {"torch._utils", "_rebuild_parameter", 3, 3, run_parameter},
+    {"torch._utils", "_rebuild_parameter_with_state", 4, 4, run_parameter},
+    {"torch._tensor", "_rebuild_from_type_v2", 4, 4, run_from_type},
+    {"torch", "Size", 1, 1, run_size},
+    {"collections", "OrderedDict", 0, 1, run_dict},
+    {"collections", "defaultdict", 0, 1, run_defaultdict},
+    {"__builtin__", "set", 0, 1, run_set},
+    {"builtins", "set", 0, 1, run_set},
+    {"__builtin__", "frozenset", 0, 1, run_set},
+    {"builtins", "frozenset", 0, 1, run_set},
+    {"_codecs", "encode", 1, 2, run_encode},
+    {"copy_reg", "_reconstructor", 3, 3, run_reconstructor},
+    {"copyreg", "_reconstructor", 3, 3, run_reconstructor},
 };
 
 const struct fe_callable *fe_callable_find(const char *module, const char *name)
 {
     for (size_t i = 0; i < YIR_COUNT(callables); i++) {
-        if (strcmp(callables[i].name, name) == 0 && strcmp(callables[i].module, module) == 0) return &callables[i];
+        if (strcmp(callables[i].name, name) == 0 && strcmp(callables[i].module, module) == 0)
+            return &callables[i];
     }
     return NULL;
 }

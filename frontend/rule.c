@@ -17,7 +17,8 @@ uint64_t fe_rule_mix(uint64_t z)
 uint64_t fe_rule_hash(const char *name)
 {
     uint64_t h = 0xCBF29CE484222325u;
-    for (; *name; name++) h = (h ^ (uint8_t)*name) * 0x100000001B3u;
+    for (; *name; name++)
+        h = (h ^ (uint8_t)*name) * 0x100000001B3u;
     return h;
 }
 
@@ -40,8 +41,10 @@ static bool ends_with(const char *s, size_t n, const char *tail)
 
 static bool is_kept(const char *name)
 {
-    static const char *const tails[] = { "dfl.conv.weight", "anchors", "anchor_grid", "num_batches_tracked", "stride",
-                                         "flow_model.loc", "flow_model.cov", "flow_model.mask", "cal_a", "cal_b" };
+    static const char *const tails[] = {
+        "dfl.conv.weight", "anchors",        "anchor_grid",    "num_batches_tracked",
+        "stride",          "flow_model.loc", "flow_model.cov", "flow_model.mask",
+        "cal_a",           "cal_b"};
     for (size_t i = 0; i < YIR_COUNT(tails); i++) {
         if (ends_with(name, strlen(name), tails[i])) return true;
     }
@@ -57,7 +60,8 @@ static bool is_digit(char c)
 static bool cut_number(const char *s, size_t *n)
 {
     size_t k = *n;
-    while (k > 0 && is_digit(s[k - 1])) k--;
+    while (k > 0 && is_digit(s[k - 1]))
+        k--;
     if (k == *n || k == 0 || s[k - 1] != '.') return false;
     *n = k - 1;
     return true;
@@ -84,7 +88,7 @@ static bool is_numbered_weight(const char *s)
 
 static double gain(const char *name, int rank)
 {
-    static const char *const ends[] = { ".attn.proj.", ".mlp.1.", ".ffn.1.", ".conv.2.cv1.", ".conv.2.cv2." };
+    static const char *const ends[] = {".attn.proj.", ".mlp.1.", ".ffn.1.", ".conv.2.cv1.", ".conv.2.cv2."};
     for (size_t i = 0; i < YIR_COUNT(ends); i++) {
         if (strstr(name, ends[i])) return 0.375;
     }
@@ -103,22 +107,24 @@ struct law {
 static struct law law_of(const char *name, const int64_t *dim, int rank)
 {
     const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
-    if (strcmp(last, "running_var") == 0) return (struct law){ false, 0.5, 1.0 };
-    if (strcmp(last, "running_mean") == 0) return (struct law){ true, 0, 0.25 };
-    if (ends_with(last, strlen(last), "bias")) return (struct law){ true, 0, 0.5 };
-    if (strcmp(last, "gamma") == 0) return (struct law){ false, 0.25, 0.5 };
-    if (strcmp(last, "logit_scale") == 0) return (struct law){ false, 0.0, 1.0 };
-    if (rank < 2) return (struct law){ false, 0.75, 0.5 };
+    if (strcmp(last, "running_var") == 0) return (struct law){false, 0.5, 1.0};
+    if (strcmp(last, "running_mean") == 0) return (struct law){true, 0, 0.25};
+    if (ends_with(last, strlen(last), "bias")) return (struct law){true, 0, 0.5};
+    if (strcmp(last, "gamma") == 0) return (struct law){false, 0.25, 0.5};
+    if (strcmp(last, "logit_scale") == 0) return (struct law){false, 0.0, 1.0};
+    if (rank < 2) return (struct law){false, 0.75, 0.5};
     int64_t fan = 1;
-    for (int i = 1; i < rank; i++) fan *= dim[i];
-    return (struct law){ true, 0, gain(name, rank) * sqrt(3.0 / (double)fan) };
+    for (int i = 1; i < rank; i++)
+        fan *= dim[i];
+    return (struct law){true, 0, gain(name, rank) * sqrt(3.0 / (double)fan)};
 }
 
 bool fe_rule_fill(const char *name, const int64_t *dim, int rank, float *out)
 {
     uint64_t numel = 1;
     if (is_kept(name)) return false;
-    for (int i = 0; i < rank; i++) numel *= (uint64_t)dim[i];
+    for (int i = 0; i < rank; i++)
+        numel *= (uint64_t)dim[i];
     struct law law = law_of(name, dim, rank);
     uint64_t hash = fe_rule_hash(name);
     for (uint64_t i = 0; i < numel; i++) {
@@ -141,7 +147,7 @@ void fe_rule_image(uint8_t *rgb, int h, int w, uint32_t seed)
     for (int y = 0; y < h; y++) {
         for (int x = 0; x < w; x++) {
             int check = ((x >> 3) ^ (y >> 3)) & 1;
-            int grade[3] = { ramp(x, w - 1), ramp(y, h - 1), ramp(x + y, w + h - 2) };
+            int grade[3] = {ramp(x, w - 1), ramp(y, h - 1), ramp(x + y, w + h - 2)};
             for (int c = 0; c < 3; c++, i++) {
                 int noise = (int)(fe_rule_mix((((uint64_t)seed << 32) + i + 1) * STEP) >> 58);
                 rgb[i] = (uint8_t)(grade[c] * 5 / 8 + 32 * check + noise);

@@ -1,5 +1,5 @@
-/* Rule weights: values of tensors, images and sample places that follow from names and indexes alone, so that a network
- * can be tested without a checkpoint. fe_rule_fill (weights.h) gives the tensors. */
+/* Rule weights: values of tensors, images and sample places that follow from names and indexes alone, so that
+ * a network can be tested without a checkpoint. fe_rule_fill (weights.h) gives the tensors. */
 #ifndef FE_RULE_H
 #define FE_RULE_H
 

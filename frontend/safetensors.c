@@ -29,7 +29,7 @@ struct range {
     const char *name;
 };
 
-#define BAD(r, ...) yir_diag((r)->d, (struct yir_loc){ .file = (r)->file }, E_SAFETENSORS, __VA_ARGS__)
+#define BAD(r, ...)        yir_diag((r)->d, (struct yir_loc){.file = (r)->file}, E_SAFETENSORS, __VA_ARGS__)
 #define BAD_AT(r, at, ...) yir_diag_bin((r)->d, (r)->file, (at), E_SAFETENSORS, __VA_ARGS__)
 
 static void release(void *p)
@@ -39,7 +39,7 @@ static void release(void *p)
     r->json = NULL;
 }
 
-/* --- header text: what the JSON library would let pass, and what would cost it too much ---------------------- */
+/* Header text: what the JSON library would let pass, and what would cost it too much. */
 
 struct scan {
     const uint8_t *p;
@@ -52,7 +52,8 @@ struct scan {
 static bool skip_string(struct scan *s)
 {
     for (s->at++; s->at < s->end; s->at++) {
-        if (s->p[s->at] == '\\') s->at++;
+        if (s->p[s->at] == '\\')
+            s->at++;
         else if (s->p[s->at] == '"') {
             s->at++;
             return true;
@@ -87,10 +88,11 @@ static bool skip_token(struct scan *s)
 
 static int check_text(struct reader *r)
 {
-    struct scan s = { .p = r->bytes, .at = 8, .end = 8 + r->header };
+    struct scan s = {.p = r->bytes, .at = 8, .end = 8 + r->header};
     if (r->bytes[8] != '{') return BAD_AT(r, 8, "the header does not begin with '{'");
     do {
-        if (!skip_token(&s)) return BAD_AT(r, s.at, "the header nests too deeply, or has a number that is no count");
+        if (!skip_token(&s))
+            return BAD_AT(r, s.at, "the header nests too deeply, or has a number that is no count");
         if (s.objects > r->limits->max_nodes / 2 + 2) {
             return yir_diag_bin(r->d, r->file, s.at, E_LIMIT, "more than %llu tensors",
                                 (unsigned long long)r->limits->max_nodes / 2);
@@ -98,7 +100,8 @@ static int check_text(struct reader *r)
     } while (s.depth > 0 && s.at < s.end);
     if (s.depth > 0) return BAD_AT(r, s.at, "the header ends inside an object");
     for (; s.at < s.end; s.at++) {
-        if (s.p[s.at] != ' ') return BAD_AT(r, s.at, "the header is filled up with something else than blanks");
+        if (s.p[s.at] != ' ')
+            return BAD_AT(r, s.at, "the header is filled up with something else than blanks");
     }
     return 0;
 }
@@ -106,8 +109,10 @@ static int check_text(struct reader *r)
 static int parse(struct reader *r)
 {
     if (r->len < 9) return BAD(r, "the file is too short for a safetensors header");
-    for (int i = 7; i >= 0; i--) r->header = r->header << 8 | r->bytes[i];
-    if (r->header > r->len - 8) return BAD_AT(r, 0, "the header is longer than the file: it is cut off, or no safetensors file");
+    for (int i = 7; i >= 0; i--)
+        r->header = r->header << 8 | r->bytes[i];
+    if (r->header > r->len - 8)
+        return BAD_AT(r, 0, "the header is longer than the file: it is cut off, or no safetensors file");
     if (r->header > r->limits->max_header) {
         return yir_diag_bin(r->d, r->file, 0, E_LIMIT, "a header of %llu bytes, more than the limit of %llu",
                             (unsigned long long)r->header, (unsigned long long)r->limits->max_header);
@@ -118,21 +123,21 @@ static int parse(struct reader *r)
     r->json = json_loadb((const char *)r->bytes + 8, r->header, JSON_REJECT_DUPLICATES, &err);
     if (r->json) return 0;
     if (json_error_code(&err) == json_error_out_of_memory) {
-        return yir_diag(r->d, (struct yir_loc){ .file = r->file }, E_MEMORY, "no memory for the header");
+        return yir_diag(r->d, (struct yir_loc){.file = r->file}, E_MEMORY, "no memory for the header");
     }
-    return BAD_AT(r, 8 + (uint64_t)(err.position > 0 ? err.position : 0), "the header is no valid JSON: %s", err.text);
+    return BAD_AT(r, 8 + (uint64_t)(err.position > 0 ? err.position : 0), "the header is no valid JSON: %s",
+                  err.text);
 }
 
-/* --- tensors ------------------------------------------------------------------------------------------------- */
+/* Tensors. */
 
 /* Names of element types. YIR_NDTYPE: part of the format, not read. */
 static const struct {
     const char *name;
     enum yir_dtype type;
 } types[] = {
-    { "F32", YIR_F32 }, { "F16", YIR_F16 }, { "BF16", YIR_BF16 }, { "F64", YIR_F64 },
-    { "U8", YIR_U8 },   { "I8", YIR_I8 },   { "I32", YIR_I32 },   { "I64", YIR_I64 },
-    { "BOOL", YIR_BOOL },
+    {"F32", YIR_F32}, {"F16", YIR_F16}, {"BF16", YIR_BF16}, {"F64", YIR_F64},   {"U8", YIR_U8},
+    {"I8", YIR_I8},   {"I32", YIR_I32}, {"I64", YIR_I64},   {"BOOL", YIR_BOOL},
 };
 
 static int read_type(struct reader *r, const char *name, const json_t *j, enum yir_dtype *out)
@@ -143,7 +148,8 @@ static int read_type(struct reader *r, const char *name, const json_t *j, enum y
         *out = types[i].type;
         return 0;
     }
-    return BAD(r, "tensor '%s' has element type %s, which is not read", name, text ? text : "of the wrong kind");
+    return BAD(r, "tensor '%s' has element type %s, which is not read", name,
+               text ? text : "of the wrong kind");
 }
 
 /* Rank, sizes and dense strides. */
@@ -191,9 +197,11 @@ static int read_range(struct reader *r, const json_t *j, struct fe_tensor *t, st
     return 0;
 }
 
-static int read_tensor(struct reader *r, const char *key, const json_t *j, struct fe_tensor *t, struct range *range)
+static int read_tensor(struct reader *r, const char *key, const json_t *j, struct fe_tensor *t,
+                       struct range *range)
 {
-    if (*key == 0 || strlen(key) > MAX_NAME) return BAD(r, "a tensor's name is empty, or longer than %d bytes", MAX_NAME);
+    if (*key == 0 || strlen(key) > MAX_NAME)
+        return BAD(r, "a tensor's name is empty, or longer than %d bytes", MAX_NAME);
     t->name = yir_strdup(r->a, fe_bare_name(key));
     const json_t *type = json_object_get(j, "dtype"), *shape = json_object_get(j, "shape");
     const json_t *offsets = json_object_get(j, "data_offsets");
@@ -220,14 +228,16 @@ static int check_ranges(struct reader *r, struct range *range, size_t n)
     uint64_t at = 0, size = r->len - 8 - r->header;
     qsort(range, n, sizeof *range, by_begin);
     for (size_t i = 0; i < n; i++) {
-        if (range[i].begin != at) return BAD(r, "the data of tensor '%s' do not follow those before it", range[i].name);
+        if (range[i].begin != at)
+            return BAD(r, "the data of tensor '%s' do not follow those before it", range[i].name);
         at = range[i].end;
     }
-    if (at != size) return BAD(r, "%llu bytes of the file belong to no tensor", (unsigned long long)(size - at));
+    if (at != size)
+        return BAD(r, "%llu bytes of the file belong to no tensor", (unsigned long long)(size - at));
     return 0;
 }
 
-/* --- metadata ------------------------------------------------------------------------------------------------ */
+/* Metadata. */
 
 static struct fe_value *string_value(struct yir_arena *a, const char *s, size_t n)
 {
@@ -247,7 +257,8 @@ static const struct fe_value *read_metadata(struct reader *r, json_t *j)
     v->item = yir_alloc_n(r->a, n, sizeof(struct fe_value *));
     const char *key;
     json_t *item;
-    json_object_foreach(j, key, item) {
+    json_object_foreach(j, key, item)
+    {
         if (!json_is_string(item)) return BAD(r, "__metadata__ holds something else than strings"), NULL;
         v->key[v->n] = string_value(r->a, key, strlen(key));
         v->item[v->n++] = string_value(r->a, json_string_value(item), json_string_length(item));
@@ -277,7 +288,8 @@ static int read_all(struct reader *r, struct fe_weights *w)
 {
     json_t *meta = json_object_get(r->json, "__metadata__");
     size_t n = json_object_size(r->json) - (meta ? 1 : 0), i = 0;
-    if (n > r->limits->max_nodes / 2) return yir_diag(r->d, (struct yir_loc){ .file = r->file }, E_LIMIT, "%zu tensors", n);
+    if (n > r->limits->max_nodes / 2)
+        return yir_diag(r->d, (struct yir_loc){.file = r->file}, E_LIMIT, "%zu tensors", n);
     w->top = read_metadata(r, meta);
     if (!w->top) return -1;
     w->names = read_names(r, fe_get(w->top, "names"));
@@ -286,7 +298,8 @@ static int read_all(struct reader *r, struct fe_weights *w)
     fe_strmap_init(&r->names, r->a, n);
     const char *key;
     json_t *item;
-    json_object_foreach(r->json, key, item) {
+    json_object_foreach(r->json, key, item)
+    {
         if (item == meta) continue;
         if (read_tensor(r, key, item, &t[i], &range[i]) != 0) return -1;
         i++;
@@ -300,14 +313,14 @@ int fe_safetensors_read(struct yir_arena *a, struct yir_diags *d, const uint8_t 
                         const struct fe_weights_limits *limits, struct fe_weights *w)
 {
     struct reader *r = yir_alloc(a, sizeof *r);
-    *r = (struct reader){ .a = a, .d = d, .file = w->file, .limits = limits, .bytes = bytes, .len = len };
+    *r = (struct reader){.a = a, .d = d, .file = w->file, .limits = limits, .bytes = bytes, .len = len};
     yir_arena_defer(a, release, r);
     int rc = parse(r) == 0 ? read_all(r, w) : -1;
     release(r);
     return rc;
 }
 
-/* --- writing ------------------------------------------------------------------------------------------------- */
+/* Writing. */
 
 static const char *type_name(enum yir_dtype t)
 {
@@ -320,7 +333,8 @@ static const char *type_name(enum yir_dtype t)
 static uint64_t bytes_of(const struct fe_out_tensor *t)
 {
     uint64_t n = yir_dtype_size(t->dtype);
-    for (int i = 0; i < t->rank; i++) YIR_ASSERT(t->dim[i] >= 0 && yir_mul_u64(n, (uint64_t)t->dim[i], &n));
+    for (int i = 0; i < t->rank; i++)
+        YIR_ASSERT(t->dim[i] >= 0 && yir_mul_u64(n, (uint64_t)t->dim[i], &n));
     return n;
 }
 
@@ -343,8 +357,8 @@ static json_t *header_of(const struct fe_out_tensor *t, size_t n)
     uint64_t at = 0;
     for (size_t i = 0; all && i < n; i++) {
         uint64_t end = at + bytes_of(&t[i]);
-        json_t *one = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type_name(t[i].dtype), "shape", shape_of(&t[i]),
-                                "data_offsets", (json_int_t)at, (json_int_t)end);
+        json_t *one = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type_name(t[i].dtype), "shape",
+                                shape_of(&t[i]), "data_offsets", (json_int_t)at, (json_int_t)end);
         at = end;
         if (json_object_set_new(all, t[i].name, one) == 0) continue;
         json_decref(all);
@@ -353,15 +367,18 @@ static json_t *header_of(const struct fe_out_tensor *t, size_t n)
     return all;
 }
 
-static int put_all(struct fe_outfile *o, struct yir_diags *d, const char *text, const struct fe_out_tensor *t, size_t n)
+static int put_all(struct fe_outfile *o, struct yir_diags *d, const char *text, const struct fe_out_tensor *t,
+                   size_t n)
 {
     /* The data start at a multiple of 8. */
     static const char blanks[8] = "        ";
     size_t len = strlen(text), pad = (8 - len % 8) % 8;
     uint8_t count[8];
-    for (int i = 0; i < 8; i++) count[i] = (uint8_t)((uint64_t)(len + pad) >> (8 * i));
-    if (fe_outfile_write(o, d, count, 8) != 0 || fe_outfile_write(o, d, text, len) != 0
-        || fe_outfile_write(o, d, blanks, pad) != 0) return -1;
+    for (int i = 0; i < 8; i++)
+        count[i] = (uint8_t)((uint64_t)(len + pad) >> (8 * i));
+    if (fe_outfile_write(o, d, count, 8) != 0 || fe_outfile_write(o, d, text, len) != 0 ||
+        fe_outfile_write(o, d, blanks, pad) != 0)
+        return -1;
     for (size_t i = 0; i < n; i++) {
         if (fe_outfile_write(o, d, t[i].data, bytes_of(&t[i])) != 0) return -1;
     }
@@ -375,8 +392,9 @@ int fe_safetensors_write(struct yir_diags *d, const char *path, const struct fe_
     char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
     json_decref(header);
     if (!text) {
-        struct yir_loc loc = { .file = yir_diag_file(d, path, NULL, 0) };
-        return yir_diag(d, loc, E_WRITE, "the header could not be made: no memory, or a tensor's name is not UTF-8");
+        struct yir_loc loc = {.file = yir_diag_file(d, path, NULL, 0)};
+        return yir_diag(d, loc, E_WRITE,
+                        "the header could not be made: no memory, or a tensor's name is not UTF-8");
     }
     int rc = fe_outfile_open(&o, d, path) == 0 ? put_all(&o, d, text, t, n) : -1;
     free(text);

@@ -14,8 +14,9 @@ struct fe_strmap_slot {
 void fe_strmap_init(struct fe_strmap *m, struct yir_arena *a, size_t n)
 {
     size_t nslot = 16;
-    while (nslot / 2 < n) nslot *= 2;
-    *m = (struct fe_strmap){ .arena = a, .nslot = nslot };
+    while (nslot / 2 < n)
+        nslot *= 2;
+    *m = (struct fe_strmap){.arena = a, .nslot = nslot};
     m->slot = yir_alloc_n(a, nslot, sizeof *m->slot);
 }
 
@@ -54,7 +55,7 @@ bool fe_strmap_add(struct fe_strmap *m, const char *s, size_t len, size_t *value
         *value = p->value;
         return false;
     }
-    *p = (struct fe_strmap_slot){ s, len, *value, hash };
+    *p = (struct fe_strmap_slot){s, len, *value, hash};
     if (++m->n > m->nslot / 2) rehash(m);
     return true;
 }

@@ -61,7 +61,7 @@ static void put_float(struct yir_str *out, double v)
 /* Text that yaml reads back as the same string without quotes, also inside brackets. */
 static bool is_plain(const char *s)
 {
-    static const char *const words[] = { "true", "false", "yes", "no", "on", "off", "null", "y", "n" };
+    static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"};
     for (size_t i = 0; i < YIR_COUNT(words); i++) {
         if (strcasecmp(s, words[i]) == 0) return false;
     }
@@ -80,10 +80,14 @@ static void put_string(struct yir_str *out, const char *s)
     yir_str_put(out, "\"", 1);
     for (; *s; s++) {
         unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') yir_str_fmt(out, "\\%c", c);
-        else if (c == '\n') yir_str_put(out, "\\n", 2);
-        else if (c < 0x20 || c == 0x7f) yir_str_fmt(out, "\\x%02x", c);
-        else yir_str_put(out, s, 1);
+        if (c == '"' || c == '\\')
+            yir_str_fmt(out, "\\%c", c);
+        else if (c == '\n')
+            yir_str_put(out, "\\n", 2);
+        else if (c < 0x20 || c == 0x7f)
+            yir_str_fmt(out, "\\x%02x", c);
+        else
+            yir_str_put(out, s, 1);
     }
     yir_str_put(out, "\"", 1);
 }
@@ -107,33 +111,54 @@ static void put_items(struct yir_str *out, const struct fe_value *v)
 void fe_print(struct yir_str *out, const struct fe_value *v)
 {
     switch (v->kind) {
-    case FE_NONE: yir_str_put(out, "null", 4); break;
-    case FE_BOOL: yir_str_fmt(out, "%s", v->i ? "true" : "false"); break;
-    case FE_INT: yir_str_fmt(out, "%lld", (long long)v->i); break;
-    case FE_FLOAT: put_float(out, v->f); break;
-    case FE_STR: put_string(out, v->s); break;
-    case FE_OPAQUE: yir_str_fmt(out, "\"<%s>\"", v->s); break;
+    case FE_NONE:
+        yir_str_put(out, "null", 4);
+        break;
+    case FE_BOOL:
+        yir_str_fmt(out, "%s", v->i ? "true" : "false");
+        break;
+    case FE_INT:
+        yir_str_fmt(out, "%lld", (long long)v->i);
+        break;
+    case FE_FLOAT:
+        put_float(out, v->f);
+        break;
+    case FE_STR:
+        put_string(out, v->s);
+        break;
+    case FE_OPAQUE:
+        yir_str_fmt(out, "\"<%s>\"", v->s);
+        break;
     case FE_LIST:
-    case FE_DICT: put_items(out, v); break;
+    case FE_DICT:
+        put_items(out, v);
+        break;
     }
 }
 
 const char *fe_describe(struct yir_arena *a, const struct fe_value *v)
 {
-    struct yir_str text = { .arena = a };
+    struct yir_str text = {.arena = a};
     if (!v) return "nothing";
     switch (v->kind) {
-    case FE_NONE: return "null";
-    case FE_BOOL: return v->i ? "the boolean true" : "the boolean false";
-    case FE_INT: return yir_format(a, "the integer %lld", (long long)v->i);
+    case FE_NONE:
+        return "null";
+    case FE_BOOL:
+        return v->i ? "the boolean true" : "the boolean false";
+    case FE_INT:
+        return yir_format(a, "the integer %lld", (long long)v->i);
     case FE_FLOAT:
         yir_str_fmt(&text, "the number ");
         put_float(&text, v->f);
         return text.text;
-    case FE_STR: return yir_format(a, strlen(v->s) > 60 ? "the string '%.60s...'" : "the string '%s'", v->s);
-    case FE_LIST: return v->n == 0 ? "an empty list" : yir_format(a, "a list of %zu", v->n);
-    case FE_DICT: return "a mapping";
-    case FE_OPAQUE: return yir_format(a, "an object of class %s", v->s);
+    case FE_STR:
+        return yir_format(a, strlen(v->s) > 60 ? "the string '%.60s...'" : "the string '%s'", v->s);
+    case FE_LIST:
+        return v->n == 0 ? "an empty list" : yir_format(a, "a list of %zu", v->n);
+    case FE_DICT:
+        return "a mapping";
+    case FE_OPAQUE:
+        return yir_format(a, "an object of class %s", v->s);
     }
     YIR_BUG("value of kind %d", (int)v->kind);
 }

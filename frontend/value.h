@@ -5,23 +5,23 @@
 #include "ir/diag.h"
 
 enum fe_kind {
-    FE_NONE,   /* null, ~, Python None */
+    FE_NONE, /* null, ~, Python None */
     FE_BOOL,
     FE_INT,
     FE_FLOAT,
     FE_STR,
-    FE_LIST,   /* lists and tuples */
-    FE_DICT,   /* keys are FE_STR or FE_INT values, order kept, keys distinct */
-    FE_OPAQUE  /* an object of a pickle that is no literal; s names its class */
+    FE_LIST,  /* lists and tuples */
+    FE_DICT,  /* keys are FE_STR or FE_INT values, order kept, keys distinct */
+    FE_OPAQUE /* an object of a pickle that is no literal; s names its class */
 };
 
 struct fe_value {
     enum fe_kind kind;
-    bool quoted;        /* FE_STR from yaml: written in quotes */
-    struct yir_loc loc; /* where it stands; all 0 for pickles */
-    int64_t i;          /* FE_BOOL (0, 1), FE_INT */
-    double f;           /* FE_FLOAT; FE_INT and FE_BOOL too */
-    const char *s;      /* FE_STR, FE_OPAQUE: NUL-terminated, no NUL inside */
+    bool quoted;            /* FE_STR from yaml: written in quotes */
+    struct yir_loc loc;     /* where it stands; all 0 for pickles */
+    int64_t i;              /* FE_BOOL (0, 1), FE_INT */
+    double f;               /* FE_FLOAT; FE_INT and FE_BOOL too */
+    const char *s;          /* FE_STR, FE_OPAQUE: NUL-terminated, no NUL inside */
     struct fe_value **item; /* FE_LIST: n values; FE_DICT: n values */
     struct fe_value **key;  /* FE_DICT: n keys */
     size_t n;
@@ -40,8 +40,8 @@ const char *fe_describe(struct yir_arena *a, const struct fe_value *v);
 /* Prints as yaml flow text on one line (for `yoloc weights` and cache keys). */
 void fe_print(struct yir_str *out, const struct fe_value *v);
 
-/* Python literal text (numbers, strings, lists, tuples, dicts, None, True, False) as ast.literal_eval reads it, e.g.
- * "1e-3" or "[1, 2]"; NULL when the text is none. Depth and size are bounded. */
+/* Python literal text (numbers, strings, lists, tuples, dicts, None, True, False) as ast.literal_eval reads
+ * it, e.g. "1e-3" or "[1, 2]"; NULL when the text is none. Depth and size are bounded. */
 struct fe_value *fe_literal(struct yir_arena *a, const char *text, struct yir_loc loc);
 
 #endif

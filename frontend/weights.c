@@ -31,14 +31,14 @@ void fe_weights_limits_init(struct fe_weights_limits *l)
     };
 }
 
-/* --- elements ------------------------------------------------------------------------------------------------ */
+/* Elements. */
 
-/* Calls visit for each run of `n` elements along the last dimension, in row-major order; `at` is the place of its first
- * element. A tensor without elements has no run. */
-static void for_runs(const struct fe_tensor *t, void (*visit)(void *user, const struct fe_tensor *t, int64_t at, int64_t n),
-                     void *user)
+/* Calls visit for each run of `n` elements along the last dimension, in row-major order; `at` is the place of
+ * its first element. A tensor without elements has no run. */
+static void for_runs(const struct fe_tensor *t,
+                     void (*visit)(void *user, const struct fe_tensor *t, int64_t at, int64_t n), void *user)
 {
-    int64_t ix[FE_MAX_RANK] = { 0 }, at = 0;
+    int64_t ix[FE_MAX_RANK] = {0}, at = 0;
     int outer = t->rank > 0 ? t->rank - 1 : 0;
     int64_t n = t->rank > 0 ? t->dim[outer] : 1;
     if (t->numel == 0) return;
@@ -73,26 +73,31 @@ static void run_f32(void *user, const struct fe_tensor *t, int64_t at, int64_t n
 {
     float **out = user;
     int64_t step = step_of(t);
-    for (int64_t i = 0; i < n; i++) *(*out)++ = (float)yir_dtype_load(t->dtype, t->data, (size_t)(at + i * step));
+    for (int64_t i = 0; i < n; i++)
+        *(*out)++ = (float)yir_dtype_load(t->dtype, t->data, (size_t)(at + i * step));
 }
 
 static void run_f64(void *user, const struct fe_tensor *t, int64_t at, int64_t n)
 {
     double **out = user;
     int64_t step = step_of(t);
-    for (int64_t i = 0; i < n; i++) *(*out)++ = yir_dtype_load(t->dtype, t->data, (size_t)(at + i * step));
+    for (int64_t i = 0; i < n; i++)
+        *(*out)++ = yir_dtype_load(t->dtype, t->data, (size_t)(at + i * step));
 }
 
 static void run_nonfinite(void *user, const struct fe_tensor *t, int64_t at, int64_t n)
 {
     int64_t *count = user, step = step_of(t);
-    for (int64_t i = 0; i < n; i++) *count += !isfinite(yir_dtype_load(t->dtype, t->data, (size_t)(at + i * step)));
+    for (int64_t i = 0; i < n; i++)
+        *count += !isfinite(yir_dtype_load(t->dtype, t->data, (size_t)(at + i * step)));
 }
 
 void fe_tensor_f32(const struct fe_tensor *t, float *out)
 {
-    if (is_dense(t)) yir_dtype_load_f32(t->dtype, t->data, (size_t)t->numel, out);
-    else for_runs(t, run_f32, &out);
+    if (is_dense(t))
+        yir_dtype_load_f32(t->dtype, t->data, (size_t)t->numel, out);
+    else
+        for_runs(t, run_f32, &out);
 }
 
 void fe_tensor_f64(const struct fe_tensor *t, double *out)
@@ -107,7 +112,7 @@ int64_t fe_tensor_nonfinite(const struct fe_tensor *t)
     return count;
 }
 
-/* --- digest -------------------------------------------------------------------------------------------------- */
+/* Digest. */
 
 static void run_digest(void *user, const struct fe_tensor *t, int64_t at, int64_t n)
 {
@@ -118,7 +123,8 @@ static void run_digest(void *user, const struct fe_tensor *t, int64_t at, int64_
         XXH3_128bits_update(user, p, (size_t)n * size);
         return;
     }
-    for (int64_t i = 0; i < n; i++) XXH3_128bits_update(user, p + i * step * size, size);
+    for (int64_t i = 0; i < n; i++)
+        XXH3_128bits_update(user, p + i * step * size, size);
 }
 
 static void digest_tensor(XXH3_state_t *s, const struct fe_tensor *t)
@@ -129,8 +135,10 @@ static void digest_tensor(XXH3_state_t *s, const struct fe_tensor *t)
     XXH3_128bits_update(s, type, strlen(type) + 1);
     XXH3_128bits_update(s, &rank, sizeof rank);
     XXH3_128bits_update(s, t->dim, (size_t)t->rank * sizeof t->dim[0]);
-    if (is_dense(t)) XXH3_128bits_update(s, t->data, (size_t)t->numel * yir_dtype_size(t->dtype));
-    else for_runs(t, run_digest, s);
+    if (is_dense(t))
+        XXH3_128bits_update(s, t->data, (size_t)t->numel * yir_dtype_size(t->dtype));
+    else
+        for_runs(t, run_digest, s);
 }
 
 static void set_digest(struct yir_arena *a, struct fe_weights *w)
@@ -140,14 +148,15 @@ static void set_digest(struct yir_arena *a, struct fe_weights *w)
     uintptr_t raw = (uintptr_t)yir_alloc(a, sizeof(XXH3_state_t) + 64);
     XXH3_state_t *s = (XXH3_state_t *)((raw + 63) / 64 * 64);
     XXH3_128bits_reset(s);
-    for (size_t i = 0; i < w->ntensor; i++) digest_tensor(s, &w->tensor[i]);
+    for (size_t i = 0; i < w->ntensor; i++)
+        digest_tensor(s, &w->tensor[i]);
     XXH128_hash_t h = XXH3_128bits_digest(s);
     w->digest[0] = h.low64;
     w->digest[1] = h.high64;
     yir_arena_reset(a, mark);
 }
 
-/* --- files --------------------------------------------------------------------------------------------------- */
+/* Files. */
 
 static int read_kind(struct yir_arena *a, struct yir_diags *d, const uint8_t *bytes, size_t len,
                      const struct fe_weights_limits *limits, struct fe_weights *w)
@@ -163,18 +172,21 @@ static int read_kind(struct yir_arena *a, struct yir_diags *d, const uint8_t *by
     case FE_FILE_SAFETENSORS:
         w->kind = FE_WEIGHTS_SAFETENSORS;
         return fe_safetensors_read(a, d, bytes, len, limits, w);
-    case FE_FILE_OTHER: break;
+    case FE_FILE_OTHER:
+        break;
     }
-    return yir_diag(d, (struct yir_loc){ .file = w->file }, E_PT_KIND, "the file %s", what);
+    return yir_diag(d, (struct yir_loc){.file = w->file}, E_PT_KIND, "the file %s", what);
 }
 
-static const struct fe_weights *read_all(struct yir_arena *a, struct yir_diags *d, const char *name, uint32_t file,
-                                         const void *bytes, size_t len, const struct fe_weights_limits *limits)
+static const struct fe_weights *read_all(struct yir_arena *a, struct yir_diags *d, const char *name,
+                                         uint32_t file, const void *bytes, size_t len,
+                                         const struct fe_weights_limits *limits)
 {
     struct fe_weights_limits defaults;
     fe_weights_limits_init(&defaults);
     struct weights *w = yir_alloc(a, sizeof *w);
-    w->pub = (struct fe_weights){ .path = yir_strdup(a, name), .file = file, .stored_in = "", .file_size = len };
+    w->pub =
+        (struct fe_weights){.path = yir_strdup(a, name), .file = file, .stored_in = "", .file_size = len};
     if (read_kind(a, d, bytes, len, limits ? limits : &defaults, &w->pub) != 0) return NULL;
     fe_strmap_init(&w->names, a, w->pub.ntensor);
     for (size_t i = 0; i < w->pub.ntensor; i++) {
@@ -197,12 +209,13 @@ const struct fe_weights *fe_weights_open(struct yir_arena *a, struct yir_diags *
 }
 
 const struct fe_weights *fe_weights_read(struct yir_arena *a, struct yir_diags *d, const char *name,
-                                         const void *bytes, size_t len, const struct fe_weights_limits *limits)
+                                         const void *bytes, size_t len,
+                                         const struct fe_weights_limits *limits)
 {
     return read_all(a, d, name, yir_diag_file(d, name, NULL, 0), bytes, len, limits);
 }
 
-/* --- lookups ------------------------------------------------------------------------------------------------- */
+/* Lookups. */
 
 const struct fe_tensor *fe_weights_find(const struct fe_weights *w, const char *name)
 {

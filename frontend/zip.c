@@ -18,13 +18,13 @@ enum {
     EXTRA_ZIP64 = 0x0001
 };
 
-#define SIG_LOCAL 0x04034b50u
-#define SIG_CENTRAL 0x02014b50u
-#define SIG_EOCD 0x06054b50u
-#define SIG_EOCD64 0x06064b50u
-#define SIG_LOCATOR 0x07064b50u
+#define SIG_LOCAL      0x04034b50u
+#define SIG_CENTRAL    0x02014b50u
+#define SIG_EOCD       0x06054b50u
+#define SIG_EOCD64     0x06064b50u
+#define SIG_LOCATOR    0x07064b50u
 #define SIG_DESCRIPTOR 0x08074b50u
-#define NONE32 0xffffffffu /* the field is in the zip64 extra */
+#define NONE32         0xffffffffu /* the field is in the zip64 extra */
 
 struct reader {
     struct yir_arena *a;
@@ -69,11 +69,13 @@ static void fill_table(uint32_t t[8][256])
 {
     for (uint32_t b = 0; b < 256; b++) {
         uint32_t c = b;
-        for (int bit = 0; bit < 8; bit++) c = c >> 1 ^ (c & 1 ? 0xEDB88320u : 0);
+        for (int bit = 0; bit < 8; bit++)
+            c = c >> 1 ^ (c & 1 ? 0xEDB88320u : 0);
         t[0][b] = c;
     }
     for (int k = 1; k < 8; k++) {
-        for (int b = 0; b < 256; b++) t[k][b] = t[k - 1][b] >> 8 ^ t[0][t[k - 1][b] & 255];
+        for (int b = 0; b < 256; b++)
+            t[k][b] = t[k - 1][b] >> 8 ^ t[0][t[k - 1][b] & 255];
     }
 }
 
@@ -86,11 +88,12 @@ static uint32_t crc32_of(uint32_t t[8][256], const uint8_t *p, uint64_t n)
         c = t[7][x & 255] ^ t[6][x >> 8 & 255] ^ t[5][x >> 16 & 255] ^ t[4][x >> 24];
         c ^= t[3][y & 255] ^ t[2][y >> 8 & 255] ^ t[1][y >> 16 & 255] ^ t[0][y >> 24];
     }
-    for (; n > 0; n--, p++) c = c >> 8 ^ t[0][(c ^ *p) & 255];
+    for (; n > 0; n--, p++)
+        c = c >> 8 ^ t[0][(c ^ *p) & 255];
     return ~c;
 }
 
-/* --- end records --------------------------------------------------------------------------------------------- */
+/* End records. */
 
 /* Why there is no end record at the very end of the file. */
 static int no_end(struct reader *r)
@@ -98,7 +101,8 @@ static int no_end(struct reader *r)
     uint64_t from = r->len > 65535 + EOCD_SIZE ? r->len - 65535 - EOCD_SIZE : 0;
     for (uint64_t at = from; within(at, 4, r->len); at++) {
         if (get32(r->p + at) == SIG_EOCD) {
-            return BAD(r, at, "the zip archive is followed by a comment or other bytes, which PyTorch never writes");
+            return BAD(r, at,
+                       "the zip archive is followed by a comment or other bytes, which PyTorch never writes");
         }
     }
     return BAD(r, r->len, "the zip archive is cut off: its end is missing (an incomplete download or copy?)");
@@ -120,8 +124,8 @@ static int read_end64(struct reader *r, uint64_t eocd, uint64_t *n, uint64_t *si
     if (get32(p + 16) != 0 || get32(p + 20) != 0 || get64(p + 24) != get64(p + 32)) {
         return BAD(r, at, "the archive claims to span several disks");
     }
-    if ((*n != 0xffff && *n != get64(p + 32)) || (*size != NONE32 && *size != get64(p + 40))
-        || (*start != NONE32 && *start != get64(p + 48))) {
+    if ((*n != 0xffff && *n != get64(p + 32)) || (*size != NONE32 && *size != get64(p + 40)) ||
+        (*start != NONE32 && *start != get64(p + 48))) {
         return BAD(r, at, "the two end records of the archive disagree");
     }
     *n = get64(p + 32);
@@ -144,25 +148,29 @@ static int read_end(struct reader *r, uint64_t *n)
     *n = get16(p + 10);
     r->central = get32(p + 16);
     r->central_end = eocd;
-    if (eocd >= LOCATOR_SIZE && get32(r->p + eocd - LOCATOR_SIZE) == SIG_LOCATOR
-        && read_end64(r, eocd, n, &size, &r->central) != 0) return -1;
+    if (eocd >= LOCATOR_SIZE && get32(r->p + eocd - LOCATOR_SIZE) == SIG_LOCATOR &&
+        read_end64(r, eocd, n, &size, &r->central) != 0)
+        return -1;
     if (!within(r->central, size, r->central_end) || r->central + size != r->central_end) {
         return BAD(r, eocd, "the central directory is not where the end record says");
     }
     if (*n > MAX_ENTRIES) {
-        return yir_diag_bin(r->d, r->file, eocd, E_LIMIT, "the archive has more than %d entries", MAX_ENTRIES);
+        return yir_diag_bin(r->d, r->file, eocd, E_LIMIT, "the archive has more than %d entries",
+                            MAX_ENTRIES);
     }
     if (*n == 0) return BAD(r, eocd, "the archive is empty");
     return 0;
 }
 
-/* --- entries ------------------------------------------------------------------------------------------------- */
+/* Entries. */
 
-/* Fills those of the n fields that are NONE32 from the zip64 extra, in order. false: malformed, or not there. */
+/* Fills those of the n fields that are NONE32 from the zip64 extra, in order. false: malformed, or not
+ * there. */
 static bool read_extra64(const uint8_t *extra, uint64_t len, uint64_t *const *field, int n)
 {
     bool wanted = false;
-    for (int i = 0; i < n; i++) wanted |= *field[i] == NONE32;
+    for (int i = 0; i < n; i++)
+        wanted |= *field[i] == NONE32;
     if (!wanted) return true;
     for (uint64_t at = 0; within(at, 4, len);) {
         uint64_t id = get16(extra + at), size = get16(extra + at + 2);
@@ -208,19 +216,22 @@ static int central_entry(struct reader *r, uint64_t *at, struct fe_zip_entry *e,
         return BAD(r, *at, "an entry of the central directory runs past its end");
     }
     if (!name_ok((const char *)p + CENTRAL_SIZE, name)) {
-        return BAD(r, *at, "the name of an archive entry is not allowed (empty, too long, absolute, or with '..')");
+        return BAD(r, *at,
+                   "the name of an archive entry is not allowed (empty, too long, absolute, or with '..')");
     }
     e->name = yir_strndup(r->a, (const char *)p + CENTRAL_SIZE, name);
-    *c = (struct draft){ get16(p + 8), get16(p + 10), get32(p + 16), get32(p + 24), get32(p + 20) };
+    *c = (struct draft){get16(p + 8), get16(p + 10), get32(p + 16), get32(p + 24), get32(p + 20)};
     e->start = get32(p + 42);
-    if (!read_extra64(p + CENTRAL_SIZE + name, extra, (uint64_t *[]){ &c->size, &c->packed, &e->start }, 3)) {
+    if (!read_extra64(p + CENTRAL_SIZE + name, extra, (uint64_t *[]){&c->size, &c->packed, &e->start}, 3)) {
         return BAD(r, *at, "entry '%s' has no valid zip64 sizes", e->name);
     }
     if (get16(p + 34) != 0) return BAD(r, *at, "the archive claims to span several disks");
     if (c->flags & (FLAG_ENCRYPTED | FLAG_STRONG)) return BAD(r, *at, "entry '%s' is encrypted", e->name);
     if (c->method != 0) {
-        return BAD(r, *at, "entry '%s' is compressed (method %u); PyTorch only stores: a zip made by another program?",
-                   e->name, c->method);
+        return BAD(
+            r, *at,
+            "entry '%s' is compressed (method %u); PyTorch only stores: a zip made by another program?",
+            e->name, c->method);
     }
     if (c->size != c->packed) return BAD(r, *at, "entry '%s' is stored, but has two sizes", e->name);
     e->size = c->size;
@@ -229,7 +240,8 @@ static int central_entry(struct reader *r, uint64_t *at, struct fe_zip_entry *e,
     return 0;
 }
 
-/* The data descriptor fills exactly the gap between the data and the next header, with 32- or 64-bit sizes. */
+/* The data descriptor fills exactly the gap between the data and the next header, with 32- or 64-bit
+ * sizes. */
 static bool descriptor_ok(const struct reader *r, const struct fe_zip_entry *e, uint64_t next)
 {
     const uint8_t *p = r->p + e->at + e->size;
@@ -260,7 +272,7 @@ static int local_entry(struct reader *r, struct fe_zip_entry *e, const struct dr
     }
     bool described = c->flags & FLAG_DESCRIPTOR;
     uint64_t size = get32(p + 22), packed = get32(p + 18);
-    if (!read_extra64(p + LOCAL_SIZE + name, extra, (uint64_t *[]){ &size, &packed }, 2)) {
+    if (!read_extra64(p + LOCAL_SIZE + name, extra, (uint64_t *[]){&size, &packed}, 2)) {
         return BAD(r, e->start, "entry '%s' has no valid zip64 sizes", e->name);
     }
     bool blank = described && size == 0 && packed == 0;
@@ -271,7 +283,8 @@ static int local_entry(struct reader *r, struct fe_zip_entry *e, const struct dr
         return BAD(r, e->start, "entry '%s': the checksums of the two headers differ", e->name);
     }
     if (described ? !descriptor_ok(r, e, next) : e->at + e->size != next) {
-        return BAD(r, e->at + e->size, "entry '%s' is not followed by the next one, or by its own sizes", e->name);
+        return BAD(r, e->at + e->size, "entry '%s' is not followed by the next one, or by its own sizes",
+                   e->name);
     }
     return 0;
 }
@@ -288,8 +301,8 @@ static int by_name(const void *x, const void *y)
 }
 
 /* Entries lie one after another from byte 0 to the central directory, without gap or overlap. */
-static int check_places(struct reader *r, struct fe_zip_entry *e, const struct draft *c, struct fe_zip_entry **order,
-                        size_t n)
+static int check_places(struct reader *r, struct fe_zip_entry *e, const struct draft *c,
+                        struct fe_zip_entry **order, size_t n)
 {
     qsort(order, n, sizeof(struct fe_zip_entry *), by_start);
     if (order[n - 1]->start > r->central) {
@@ -318,16 +331,16 @@ static int check_crcs(struct reader *r, const struct fe_zip_entry *e, size_t n)
     fill_table(r->table);
     for (size_t i = 0; i < n; i++) {
         if (crc32_of(r->table, e[i].data, e[i].size) == e[i].crc) continue;
-        return yir_diag_bin(r->d, r->file, e[i].at, E_CRC, "the checksum of '%s' is wrong: the file is damaged",
-                            e[i].name);
+        return yir_diag_bin(r->d, r->file, e[i].at, E_CRC,
+                            "the checksum of '%s' is wrong: the file is damaged", e[i].name);
     }
     return 0;
 }
 
-const struct fe_zip *fe_zip_open(struct yir_arena *a, struct yir_diags *d, uint32_t file, const uint8_t *bytes,
-                                 size_t len, bool allow_bad_crc)
+const struct fe_zip *fe_zip_open(struct yir_arena *a, struct yir_diags *d, uint32_t file,
+                                 const uint8_t *bytes, size_t len, bool allow_bad_crc)
 {
-    struct reader r = { .a = a, .d = d, .file = file, .p = bytes, .len = len };
+    struct reader r = {.a = a, .d = d, .file = file, .p = bytes, .len = len};
     uint64_t n = 0;
     if (read_end(&r, &n) != 0) return NULL;
     if (n > (r.central_end - r.central) / CENTRAL_SIZE) {
@@ -349,9 +362,10 @@ const struct fe_zip *fe_zip_open(struct yir_arena *a, struct yir_diags *d, uint3
     if (check_places(&r, e, c, order, n) != 0 || check_names(&r, order, n) != 0) return NULL;
     if (!allow_bad_crc && check_crcs(&r, e, n) != 0) return NULL;
     struct fe_zip *z = yir_alloc(a, sizeof *z);
-    *z = (struct fe_zip){ .entry = e, .n = n };
+    *z = (struct fe_zip){.entry = e, .n = n};
     fe_strmap_init(&z->names, a, n);
-    for (size_t i = 0; i < n; i++) fe_strmap_add(&z->names, e[i].name, strlen(e[i].name), &(size_t){ i });
+    for (size_t i = 0; i < n; i++)
+        fe_strmap_add(&z->names, e[i].name, strlen(e[i].name), &(size_t){i});
     return z;
 }
 

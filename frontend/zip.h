@@ -1,5 +1,6 @@
-/* Zip archives of stored entries, as PyTorch writes them. Every byte of the file must belong to an entry, the central
- * directory or the end records, and all copies of a field must agree: no two readers can then see different contents. */
+/* Zip archives of stored entries, as PyTorch writes them. Every byte of the file must belong to an entry, the
+ * central directory or the end records, and all copies of a field must agree: no two readers can then see
+ * different contents. */
 #ifndef FE_ZIP_H
 #define FE_ZIP_H
 
@@ -22,8 +23,8 @@ struct fe_zip {
 };
 
 /* bytes are borrowed for the life of the result. NULL after reporting at file. */
-const struct fe_zip *fe_zip_open(struct yir_arena *a, struct yir_diags *d, uint32_t file, const uint8_t *bytes,
-                                 size_t len, bool allow_bad_crc);
+const struct fe_zip *fe_zip_open(struct yir_arena *a, struct yir_diags *d, uint32_t file,
+                                 const uint8_t *bytes, size_t len, bool allow_bad_crc);
 
 const struct fe_zip_entry *fe_zip_find(const struct fe_zip *z, const char *name);
 

@@ -9,7 +9,7 @@ struct row {
 };
 
 static const struct row rows[YIR_NDTYPE] = {
-#define DTYPE(id, text, bits, acc, is_float) [YIR_##id] = { text, (bits) / 8, YIR_##acc, is_float },
+#define DTYPE(id, text, bits, acc, is_float) [YIR_##id] = {text, (bits) / 8, YIR_##acc, is_float},
 #include "dtypes.def"
 #undef DTYPE
 };
@@ -52,8 +52,8 @@ bool yir_dtype_by_name(const char *text, size_t len, enum yir_dtype *out)
 struct half {
     unsigned ebits, mbits;
 };
-static const struct half f16 = { 5, 10 };
-static const struct half bf16 = { 8, 7 };
+static const struct half f16 = {5, 10};
+static const struct half bf16 = {8, 7};
 
 static double from_bits(uint64_t b)
 {
@@ -97,7 +97,8 @@ static uint16_t narrow(struct half h, double v)
     if (exp < least) exp = least;
     uint64_t kept = frac >> drop, rest = frac & (((uint64_t)1 << drop) - 1), half = (uint64_t)1 << (drop - 1);
     if (rest > half || (rest == half && (kept & 1))) kept++;
-    /* kept holds the leading one of a normal value, which adds 1 to the exponent field. A carry does the same. */
+    /* kept holds the leading one of a normal value, which adds 1 to the exponent field. A carry does the
+     * same. */
     uint64_t bits = ((uint64_t)(exp + bias - 1) << h.mbits) + kept;
     return (uint16_t)(sign | (bits < inf ? bits : inf));
 }
@@ -127,16 +128,26 @@ double yir_dtype_load(enum yir_dtype t, const void *data, size_t i)
     YIR_ASSERT(t < YIR_NDTYPE);
     memcpy(&v, (const unsigned char *)data + i * rows[t].bytes, rows[t].bytes);
     switch (t) {
-    case YIR_F32: return (double)v.f32;
-    case YIR_F16: return widen(f16, v.u16);
-    case YIR_BF16: return widen(bf16, v.u16);
-    case YIR_F64: return v.f64;
-    case YIR_U8: return v.u8;
-    case YIR_I8: return v.i8;
-    case YIR_I32: return v.i32;
-    case YIR_I64: return (double)v.i64;
-    case YIR_BOOL: return v.u8 != 0;
-    case YIR_NDTYPE: break;
+    case YIR_F32:
+        return (double)v.f32;
+    case YIR_F16:
+        return widen(f16, v.u16);
+    case YIR_BF16:
+        return widen(bf16, v.u16);
+    case YIR_F64:
+        return v.f64;
+    case YIR_U8:
+        return v.u8;
+    case YIR_I8:
+        return v.i8;
+    case YIR_I32:
+        return v.i32;
+    case YIR_I64:
+        return (double)v.i64;
+    case YIR_BOOL:
+        return v.u8 != 0;
+    case YIR_NDTYPE:
+        break;
     }
     YIR_BUG("element type %d", (int)t);
 }
@@ -146,22 +157,41 @@ void yir_dtype_store(enum yir_dtype t, void *data, size_t i, double v)
     union element w;
     YIR_ASSERT(t < YIR_NDTYPE);
     switch (t) {
-    case YIR_F32: w.f32 = (float)v; break;
-    case YIR_F16: w.u16 = narrow(f16, v); break;
-    case YIR_BF16: w.u16 = narrow(bf16, v); break;
-    case YIR_F64: w.f64 = v; break;
-    case YIR_U8: w.u8 = (uint8_t)to_int(v, 0, UINT8_MAX); break;
-    case YIR_I8: w.i8 = (int8_t)to_int(v, INT8_MIN, INT8_MAX); break;
-    case YIR_I32: w.i32 = (int32_t)to_int(v, INT32_MIN, INT32_MAX); break;
-    case YIR_I64: w.i64 = to_int(v, -0x1p63, 0x1p63); break;
-    case YIR_BOOL: w.u8 = v != 0; break;
-    case YIR_NDTYPE: YIR_BUG("element type %d", (int)t);
+    case YIR_F32:
+        w.f32 = (float)v;
+        break;
+    case YIR_F16:
+        w.u16 = narrow(f16, v);
+        break;
+    case YIR_BF16:
+        w.u16 = narrow(bf16, v);
+        break;
+    case YIR_F64:
+        w.f64 = v;
+        break;
+    case YIR_U8:
+        w.u8 = (uint8_t)to_int(v, 0, UINT8_MAX);
+        break;
+    case YIR_I8:
+        w.i8 = (int8_t)to_int(v, INT8_MIN, INT8_MAX);
+        break;
+    case YIR_I32:
+        w.i32 = (int32_t)to_int(v, INT32_MIN, INT32_MAX);
+        break;
+    case YIR_I64:
+        w.i64 = to_int(v, -0x1p63, 0x1p63);
+        break;
+    case YIR_BOOL:
+        w.u8 = v != 0;
+        break;
+    case YIR_NDTYPE:
+        YIR_BUG("element type %d", (int)t);
     }
     memcpy((unsigned char *)data + i * rows[t].bytes, &w, rows[t].bytes);
 }
 
-/* A half's exponent and fraction, moved to a float's place, are too small by 2^112: also for subnormal ones, and exactly.
- * Only infinite and NaN need their exponent filled up. */
+/* A half's exponent and fraction, moved to a float's place, are too small by 2^112: also for subnormal ones,
+ * and exactly. Only infinite and NaN need their exponent filled up. */
 static float float_of_half(uint16_t h)
 {
     uint32_t bits = (uint32_t)(h & 0x7fff) << 13, special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
@@ -185,5 +215,6 @@ void yir_dtype_load_f32(enum yir_dtype t, const void *data, size_t n, float *out
         memcpy(&h, (const unsigned char *)data + 2 * i, 2);
         out[i] = float_of_half(h);
     }
-    for (size_t i = 0; t != YIR_F16 && i < n; i++) out[i] = (float)yir_dtype_load(t, data, i);
+    for (size_t i = 0; t != YIR_F16 && i < n; i++)
+        out[i] = (float)yir_dtype_load(t, data, i);
 }

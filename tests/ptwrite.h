@@ -1,5 +1,5 @@
-/* Writes checkpoints as torch.save lays them out, for tests: byte code operation by operation, then the container. What
- * is written is only as valid as the calls make it. */
+/* Writes checkpoints as torch.save lays them out, for tests: byte code operation by operation, then the
+ * container. What is written is only as valid as the calls make it. */
 #ifndef TEST_PTWRITE_H
 #define TEST_PTWRITE_H
 
@@ -50,7 +50,8 @@ void ptwrite_ints(struct ptwrite *w, const int64_t *v, int n); /* a tuple */
 void ptwrite_storage(struct ptwrite *w, const char *type, const void *bytes, size_t len, int64_t numel);
 
 /* Pushes a dense tensor over a storage of its own. */
-void ptwrite_tensor(struct ptwrite *w, const char *type, size_t itemsize, const void *data, const int64_t *dim, int rank);
+void ptwrite_tensor(struct ptwrite *w, const char *type, size_t itemsize, const void *data,
+                    const int64_t *dim, int rank);
 
 /* Tensor over the storage on top of the stack. */
 void ptwrite_view(struct ptwrite *w, int64_t offset, const int64_t *dim, const int64_t *stride, int rank);
@@ -58,15 +59,31 @@ void ptwrite_view(struct ptwrite *w, int64_t offset, const int64_t *dim, const i
 /* Pushes float tensor [n] with values 0, 1, ... + first. */
 void ptwrite_floats(struct ptwrite *w, double first, int64_t n);
 
-/* A module: open, then entries of _parameters, _buffers (keys and values), then children, then attributes, in this order. */
-void ptwrite_module(struct ptwrite *w, const char *module, const char *name); /* ... entries of _parameters follow */
+/* A module: open, then entries of _parameters, _buffers (keys and values), then children, then attributes, in
+ * this order. */
+void ptwrite_module(struct ptwrite *w, const char *module,
+                    const char *name); /* ... entries of _parameters follow */
 void ptwrite_module_buffers(struct ptwrite *w);
 void ptwrite_module_children(struct ptwrite *w);
 void ptwrite_module_attrs(struct ptwrite *w);
 void ptwrite_module_end(struct ptwrite *w);
 
-/* The file: STOP, then the archive or the legacy layout around what was written. Bytes live in the arena and may be
- * changed by the caller. */
+/* torch.nn.modules.conv.Conv2d without bias: weight [2,1,1,1] of first and first + 1, kernel_size (1, 3),
+ * groups 1. */
+void ptwrite_conv(struct ptwrite *w, double first);
+
+/* ultralytics.nn.tasks.DetectionModel with model = Sequential { 0: Conv { conv, bn, act }, 1: Identity, 2:
+ * None }. The conv is that above; bn has weight, bias, running_mean, num_batches_tracked 7, a buffer
+ * "scratch" that is not stored, eps 1e-3; Conv has f = -1 and an object "loss". The model has yaml {nc: 3},
+ * names {0: cat}, tensors stride (8, 9) and big (4097 elements). */
+void ptwrite_model(struct ptwrite *w, double first);
+
+/* A checkpoint dict: epoch -1, ema None, model as above with 1, version "8.4", fitness (a numpy scalar
+ * between 1 and 1.1), opt (a namespace with imgsz 96). */
+void ptwrite_checkpoint(struct ptwrite *w);
+
+/* The file: STOP, then the archive or the legacy layout around what was written. Bytes live in the arena and
+ * may be changed by the caller. */
 uint8_t *ptwrite_zip(struct ptwrite *w, size_t *len);
 uint8_t *ptwrite_legacy(struct ptwrite *w, size_t *len);
 

@@ -5,7 +5,7 @@
 
 static struct readcheck start(void)
 {
-    struct readcheck r = { .a = yir_arena_new(NULL, NULL) };
+    struct readcheck r = {.a = yir_arena_new(NULL, NULL)};
     YIR_ASSERT(r.a);
     r.d = yir_diags_new(r.a, NULL, NULL);
     return r;
@@ -42,5 +42,5 @@ const char *readcheck_text(const struct readcheck *r)
 void readcheck_end(struct readcheck *r)
 {
     yir_arena_free(r->a);
-    *r = (struct readcheck){ 0 };
+    *r = (struct readcheck){0};
 }

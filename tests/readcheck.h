@@ -10,7 +10,8 @@ struct readcheck {
     const struct fe_weights *w; /* NULL: refused */
 };
 
-/* limits NULL: defaults. The bytes are copied to a block of exactly their length, so that reading past them shows. */
+/* limits NULL: defaults. The bytes are copied to a block of exactly their length, so that reading past them
+ * shows. */
 struct readcheck readcheck_bytes(const void *bytes, size_t len, const struct fe_weights_limits *limits);
 struct readcheck readcheck_file(const char *path);
 

@@ -14,13 +14,15 @@ static uint16_t stored16(enum yir_dtype t, double v)
 /* All 65536 values of both half formats survive the way through double. */
 Test(dtype, halves_round_trip)
 {
-    static const enum yir_dtype types[] = { YIR_F16, YIR_BF16 };
+    static const enum yir_dtype types[] = {YIR_F16, YIR_BF16};
     for (size_t i = 0; i < YIR_COUNT(types); i++) {
         for (unsigned b = 0; b < 65536; b++) {
             uint16_t bits = (uint16_t)b;
             double v = yir_dtype_load(types[i], &bits, 0);
-            if (isnan(v)) cr_assert(isnan(yir_dtype_load(types[i], &(uint16_t){ stored16(types[i], v) }, 0)));
-            else cr_assert_eq(stored16(types[i], v), bits, "%s %04x", yir_dtype_name(types[i]), b);
+            if (isnan(v))
+                cr_assert(isnan(yir_dtype_load(types[i], &(uint16_t){stored16(types[i], v)}, 0)));
+            else
+                cr_assert_eq(stored16(types[i], v), bits, "%s %04x", yir_dtype_name(types[i]), b);
         }
     }
 }
@@ -32,11 +34,11 @@ Test(dtype, known_halves)
         uint16_t bits;
         double value;
     } rows[] = {
-        { YIR_F16, 0x3c00, 1 },           { YIR_F16, 0xc000, -2 },           { YIR_F16, 0x7bff, 65504 },
-        { YIR_F16, 0x0400, 0x1p-14 },     { YIR_F16, 0x0001, 0x1p-24 },      { YIR_F16, 0x03ff, 0x1p-14 - 0x1p-24 },
-        { YIR_F16, 0x7c00, INFINITY },    { YIR_F16, 0x3555, 0x1.554p-2 },   { YIR_BF16, 0x3f80, 1 },
-        { YIR_BF16, 0x4049, 3.140625 },   { YIR_BF16, 0x0080, 0x1p-126 },    { YIR_BF16, 0x0001, 0x1p-133 },
-        { YIR_BF16, 0x7f7f, 0x1.fep127 }, { YIR_BF16, 0xff80, -INFINITY },
+        {YIR_F16, 0x3c00, 1},           {YIR_F16, 0xc000, -2},         {YIR_F16, 0x7bff, 65504},
+        {YIR_F16, 0x0400, 0x1p-14},     {YIR_F16, 0x0001, 0x1p-24},    {YIR_F16, 0x03ff, 0x1p-14 - 0x1p-24},
+        {YIR_F16, 0x7c00, INFINITY},    {YIR_F16, 0x3555, 0x1.554p-2}, {YIR_BF16, 0x3f80, 1},
+        {YIR_BF16, 0x4049, 3.140625},   {YIR_BF16, 0x0080, 0x1p-126},  {YIR_BF16, 0x0001, 0x1p-133},
+        {YIR_BF16, 0x7f7f, 0x1.fep127}, {YIR_BF16, 0xff80, -INFINITY},
     };
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         cr_assert_eq(yir_dtype_load(rows[i].t, &rows[i].bits, 0), rows[i].value, "row %zu", i);
@@ -47,12 +49,13 @@ Test(dtype, known_halves)
 /* Between neighbours: half way goes to the even one, more or less to the nearer one. */
 Test(dtype, rounding)
 {
-    static const enum yir_dtype types[] = { YIR_F16, YIR_BF16 };
-    static const unsigned top[] = { 0x7bff, 0x7f7f };
+    static const enum yir_dtype types[] = {YIR_F16, YIR_BF16};
+    static const unsigned top[] = {0x7bff, 0x7f7f};
     for (size_t i = 0; i < YIR_COUNT(types); i++) {
         for (unsigned b = 0; b < top[i]; b++) {
             uint16_t lo = (uint16_t)b, hi = (uint16_t)(b + 1), even = (uint16_t)(b & 1 ? hi : lo);
-            double x = yir_dtype_load(types[i], &lo, 0), y = yir_dtype_load(types[i], &hi, 0), mid = (x + y) / 2;
+            double x = yir_dtype_load(types[i], &lo, 0), y = yir_dtype_load(types[i], &hi, 0),
+                   mid = (x + y) / 2;
             cr_assert_eq(stored16(types[i], mid), even, "%04x", b);
             cr_assert_eq(stored16(types[i], nextafter(mid, INFINITY)), hi, "%04x", b);
             cr_assert_eq(stored16(types[i], nextafter(mid, -INFINITY)), lo, "%04x", b);
@@ -73,7 +76,8 @@ Test(dtype, many_at_once)
 {
     static uint16_t bits[65536];
     static float out[65536];
-    for (unsigned b = 0; b < 65536; b++) bits[b] = (uint16_t)b;
+    for (unsigned b = 0; b < 65536; b++)
+        bits[b] = (uint16_t)b;
     for (unsigned t = 0; t < YIR_NDTYPE; t++) {
         size_t n = sizeof bits / yir_dtype_size((enum yir_dtype)t);
         if (n > 65536) n = 65536;
@@ -92,13 +96,23 @@ Test(dtype, integers_clamp_and_truncate)
         enum yir_dtype t;
         double in, out;
     } rows[] = {
-        { YIR_U8, 3.99, 3 },      { YIR_U8, -1, 0 },         { YIR_U8, 300, 255 },     { YIR_U8, NAN, 0 },
-        { YIR_I8, -3.99, -3 },    { YIR_I8, -1e9, -128 },    { YIR_I8, 127.5, 127 },   { YIR_I32, 1e30, INT32_MAX },
-        { YIR_I32, -1e30, INT32_MIN }, { YIR_I64, -0x1p63, -0x1p63 }, { YIR_I64, 1e30, 0x1p63 }, { YIR_BOOL, 0.1, 1 },
-        { YIR_BOOL, 0, 0 },       { YIR_I64, 12345678901.0, 12345678901.0 },
+        {YIR_U8, 3.99, 3},
+        {YIR_U8, -1, 0},
+        {YIR_U8, 300, 255},
+        {YIR_U8, NAN, 0},
+        {YIR_I8, -3.99, -3},
+        {YIR_I8, -1e9, -128},
+        {YIR_I8, 127.5, 127},
+        {YIR_I32, 1e30, INT32_MAX},
+        {YIR_I32, -1e30, INT32_MIN},
+        {YIR_I64, -0x1p63, -0x1p63},
+        {YIR_I64, 1e30, 0x1p63},
+        {YIR_BOOL, 0.1, 1},
+        {YIR_BOOL, 0, 0},
+        {YIR_I64, 12345678901.0, 12345678901.0},
     };
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
-        unsigned char raw[16] = { 0 };
+        unsigned char raw[16] = {0};
         yir_dtype_store(rows[i].t, raw, 1, rows[i].in);
         cr_assert_eq(yir_dtype_load(rows[i].t, raw, 1), rows[i].out, "row %zu", i);
     }

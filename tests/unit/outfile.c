@@ -25,7 +25,8 @@ static size_t files_left(void)
     size_t n = 0;
     DIR *dir = opendir(folder);
     cr_assert(dir);
-    while (readdir(dir)) n++;
+    while (readdir(dir))
+        n++;
     closedir(dir);
     return n - 2;
 }
@@ -54,13 +55,14 @@ static struct yir_diags *fresh(struct yir_arena **a)
 
 Test(outfile, safetensors_are_read_back)
 {
-    static const float x[] = { 1, 2, 3, 4, 5, 6 };
-    static const uint8_t y[] = { 7 };
-    const struct fe_out_tensor t[] = { { "x", YIR_F32, 2, { 2, 3 }, x }, { "y \"\xc3\xa9", YIR_U8, 0, { 0 }, y },
-                                       { "none", YIR_F16, 1, { 0 }, x } };
+    static const float x[] = {1, 2, 3, 4, 5, 6};
+    static const uint8_t y[] = {7};
+    const struct fe_out_tensor t[] = {
+        {"x", YIR_F32, 2, {2, 3}, x}, {"y \"\xc3\xa9", YIR_U8, 0, {0}, y}, {"none", YIR_F16, 1, {0}, x}};
     struct yir_arena *a;
     struct yir_diags *d = fresh(&a);
-    for (int again = 0; again < 2; again++) cr_assert_eq(fe_safetensors_write(d, in_folder("o.safetensors"), t, 3), 0);
+    for (int again = 0; again < 2; again++)
+        cr_assert_eq(fe_safetensors_write(d, in_folder("o.safetensors"), t, 3), 0);
     struct readcheck r = readcheck_file(in_folder("o.safetensors"));
     cr_assert(r.w && r.w->ntensor == 3, "%s", readcheck_text(&r));
     float v[6];
@@ -70,7 +72,7 @@ Test(outfile, safetensors_are_read_back)
     cr_assert_eq((uintptr_t)r.w->tensor[0].data % 4, 0u);
     readcheck_end(&r);
     cr_assert_eq(files_left(), 1u);
-    const struct fe_out_tensor bad = { "\xff", YIR_U8, 0, { 0 }, y };
+    const struct fe_out_tensor bad = {"\xff", YIR_U8, 0, {0}, y};
     cr_assert_neq(fe_safetensors_write(d, in_folder("bad"), &bad, 1), 0);
     cr_assert_eq(files_left(), 1u);
     yir_arena_free(a);
@@ -82,7 +84,7 @@ Test(outfile, refuses_what_is_no_file)
     struct yir_diags *d = fresh(&a);
     cr_assert_eq(mkdir(in_folder("dir"), 0777), 0);
     cr_assert_eq(mkfifo(in_folder("pipe"), 0666), 0);
-    static const char *const names[] = { "dir", "pipe", "missing/file", "new/", "dir/" };
+    static const char *const names[] = {"dir", "pipe", "missing/file", "new/", "dir/"};
     for (size_t i = 0; i < YIR_COUNT(names); i++) {
         cr_assert_neq(fe_outfile_put(d, in_folder(names[i]), "x", 1), 0, "%s", names[i]);
         cr_assert_eq(yir_diag_at(d, i)->id, E_WRITE);

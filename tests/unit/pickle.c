@@ -35,7 +35,7 @@ static int resolve(struct fe_pickle *p, struct fe_storage *s)
 
 static struct fe_obj *load(const void *bytes, size_t n)
 {
-    struct fe_pickle p = { .a = a, .d = d, .limits = &limits, .resolve = resolve };
+    struct fe_pickle p = {.a = a, .d = d, .limits = &limits, .resolve = resolve};
     uint64_t used;
     uint8_t *copy = malloc(n ? n : 1); /* so that reading past the end shows */
     cr_assert(copy);
@@ -59,7 +59,7 @@ static bool is_tuple_of(const struct fe_obj *o, size_t n)
     return o && o->kind == FE_O_TUPLE && o->u.seq.n == n;
 }
 
-/* --- what is read -------------------------------------------------------------------------------------------- */
+/* What is read. */
 
 Test(pickle, numbers)
 {
@@ -68,7 +68,7 @@ Test(pickle, numbers)
         size_t n;
         int64_t value;
     } rows[] = {
-#define ROW(ops, value) { "\x80\2" ops ".", sizeof(ops) + 2, value }
+#define ROW(ops, value) {"\x80\2" ops ".", sizeof(ops) + 2, value}
         ROW("K\xff", 255),
         ROW("M\x01\x02", 513),
         ROW("J\xff\xff\xff\xff", -1),
@@ -117,6 +117,7 @@ Test(pickle, containers)
     cr_assert(is_tuple_of(LOAD("NN\x86."), 2));
     cr_assert(is_tuple_of(LOAD("NNN\x87."), 3));
     cr_assert(is_tuple_of(LOAD("(NNNNt."), 4));
+    cr_assert(is_tuple_of(LOAD("(t."), 0));
     const struct fe_obj *o = LOAD("]Na(K\1K\2e.");
     cr_assert(o->kind == FE_O_LIST && o->u.seq.n == 3 && o->u.seq.item[2]->u.i == 2);
     o = LOAD("}U\1aK\1s(U\1bK\2U\1cK\3u.");
@@ -133,10 +134,22 @@ Test(pickle, stack_and_memo)
     cr_assert_eq(LOAD("K\1N0.")->u.i, 1);
     cr_assert_eq(LOAD("K\1(NN1.")->u.i, 1);
     cr_assert_eq(LOAD("K\1(0.")->u.i, 1);
-    cr_assert(is_tuple_of(LOAD("K\1""2\x86."), 2));
-    cr_assert_eq(LOAD("K\1q\5""0Nh\5\x86.")->u.seq.item[1]->u.i, 1);
-    cr_assert_eq(LOAD("K\1r\5\0\0\0""0j\5\0\0\0.")->u.i, 1);
-    cr_assert_eq(LOAD("K\7\x94""0h\0.")->u.i, 7);
+    cr_assert(is_tuple_of(LOAD("K\1"
+                               "2\x86."),
+                          2));
+    cr_assert_eq(LOAD("K\1q\5"
+                      "0Nh\5\x86.")
+                     ->u.seq.item[1]
+                     ->u.i,
+                 1);
+    cr_assert_eq(LOAD("K\1r\5\0\0\0"
+                      "0j\5\0\0\0.")
+                     ->u.i,
+                 1);
+    cr_assert_eq(LOAD("K\7\x94"
+                      "0h\0.")
+                     ->u.i,
+                 7);
     /* A list that holds itself is a graph like any other. */
     const struct fe_obj *o = LOAD("]q\0h\0a.");
     cr_assert(o && o->u.seq.item[0] == o);
@@ -144,7 +157,8 @@ Test(pickle, stack_and_memo)
 
 Test(pickle, protocol_4)
 {
-    static const char ops[] = "\x80\4\x95\x16\0\0\0\0\0\0\0\x8c\4math\x94\x8c\3sin\x94\x93\x94K\5\x85\x94R\x94.";
+    static const char ops[] =
+        "\x80\4\x95\x16\0\0\0\0\0\0\0\x8c\4math\x94\x8c\3sin\x94\x93\x94K\5\x85\x94R\x94.";
     const struct fe_obj *o = load(ops, sizeof ops - 1);
     cr_assert(o && o->kind == FE_O_OBJECT && o->reduced, "%s", last_report());
     cr_assert_str_eq(o->u.object.cls->u.global.module, "math");
@@ -155,9 +169,12 @@ Test(pickle, protocol_4)
 Test(pickle, nothing_is_called)
 {
     static const char *const names[][2] = {
-        { "os", "system" },      { "posix", "system" },     { "nt", "system" },          { "builtins", "eval" },
-        { "builtins", "exec" },  { "__builtin__", "eval" }, { "subprocess", "Popen" },   { "pip", "main" },
-        { "runpy", "run_path" }, { "webbrowser", "open" },  { "builtins", "__import__" }, { "importlib", "import_module" },
+        {"os", "system"},           {"posix", "system"},
+        {"nt", "system"},           {"builtins", "eval"},
+        {"builtins", "exec"},       {"__builtin__", "eval"},
+        {"subprocess", "Popen"},    {"pip", "main"},
+        {"runpy", "run_path"},      {"webbrowser", "open"},
+        {"builtins", "__import__"}, {"importlib", "import_module"},
     };
     for (size_t i = 0; i < YIR_COUNT(names); i++) {
         ptwrite_init(&w, a);
@@ -193,7 +210,7 @@ Test(pickle, known_calls)
     cr_assert(o && o->kind == FE_O_OBJECT && o->u.object.state);
 }
 
-/* --- what is refused ----------------------------------------------------------------------------------------- */
+/* What is refused. */
 
 Test(pickle, broken_code)
 {
@@ -202,7 +219,7 @@ Test(pickle, broken_code)
         size_t n;
         const char *part;
     } rows[] = {
-#define ROW(ops, part) { "\x80\2" ops, sizeof(ops) + 1, part }
+#define ROW(ops, part) {"\x80\2" ops, sizeof(ops) + 1, part}
         ROW("", "ends inside"),
         ROW("N", "ends inside"),
         ROW(".", "0 objects"),
@@ -274,7 +291,8 @@ Test(pickle, broken_code)
     };
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         cr_assert_null(load(rows[i].ops, rows[i].n), "row %zu accepted, not: %s", i, rows[i].part);
-        cr_assert(strstr(last_report(), rows[i].part), "row %zu: %s, not: %s", i, last_report(), rows[i].part);
+        cr_assert(strstr(last_report(), rows[i].part), "row %zu: %s, not: %s", i, last_report(),
+                  rows[i].part);
         d = yir_diags_new(a, NULL, NULL);
     }
 }
@@ -282,7 +300,7 @@ Test(pickle, broken_code)
 Test(pickle, protocols)
 {
     for (int version = 0; version < 256; version++) {
-        const char ops[] = { (char)0x80, (char)version, 'N', '.' };
+        const char ops[] = {(char)0x80, (char)version, 'N', '.'};
         cr_assert_eq(load(ops, 4) != NULL, version >= 2 && version <= 5);
     }
     cr_assert_null(load("N.", 2));
@@ -299,24 +317,28 @@ Test(pickle, every_operation_byte)
 #undef OP
     };
     for (int op = 0; op < 256; op++) {
-        const char ops[] = { (char)0x80, 2, (char)op };
+        const char ops[] = {(char)0x80, 2, (char)op};
         d = yir_diags_new(a, NULL, NULL);
         cr_assert_null(load(ops, 3));
         bool refused = strstr(last_report(), "is not read") != NULL;
-        cr_assert_eq(refused, memchr(known, op, sizeof known) == NULL, "0x%02x: %s", (unsigned)op, last_report());
+        cr_assert_eq(refused, memchr(known, op, sizeof known) == NULL, "0x%02x: %s", (unsigned)op,
+                     last_report());
     }
 }
 
-/* --- persistent ids and tensors ------------------------------------------------------------------------------ */
+/* Persistent ids and tensors. */
 
 #define ID(type, key, numel) "(U\7storagec" type key "U\3cpu" numel "tQ"
-#define KEY "U\1" "0"
+#define KEY                                                                                                  \
+    "U\1"                                                                                                    \
+    "0"
 #define FLOAT "torch\nFloatStorage\n"
 
 Test(pickle, storages)
 {
     const struct fe_obj *o = LOAD(ID(FLOAT, KEY, "K\4") ".");
-    cr_assert(o && o->kind == FE_O_STORAGE && o->u.storage->numel == 4 && o->u.storage->itemsize == 4, "%s", last_report());
+    cr_assert(o && o->kind == FE_O_STORAGE && o->u.storage->numel == 4 && o->u.storage->itemsize == 4, "%s",
+              last_report());
     o = LOAD(ID(FLOAT, KEY, "K\4") ID(FLOAT, KEY, "K\4") "\x86.");
     cr_assert(o && o->u.seq.item[0]->u.storage == o->u.seq.item[1]->u.storage);
     o = LOAD(ID("torch.storage\nUntypedStorage\n", KEY, "K\4") ".");
@@ -329,14 +351,16 @@ Test(pickle, storages_refused)
         const char *ops;
         size_t n;
     } rows[] = {
-#define ROW(ops) { "\x80\2" ops ".", sizeof(ops) + 2 }
+#define ROW(ops) {"\x80\2" ops ".", sizeof(ops) + 2}
         ROW("NQ"),
         ROW("U\1aQ"),
         ROW(")Q"),
-        ROW("(U\7storaget" "Q"),
+        ROW("(U\7storaget"
+            "Q"),
         ROW("(U\7storagec" FLOAT KEY "U\3cpuK\4NtQ"),
         ROW("(U\6modulecm\nC\nU\1fU\1stQ"),
-        ROW("(U\7storageU\1aU\1" "0U\3cpuK\4tQ"),
+        ROW("(U\7storageU\1aU\1"
+            "0U\3cpuK\4tQ"),
         ROW(ID("torch\nBadStorage\n", KEY, "K\4")),
         ROW(ID("evil\nFloatStorage\n", KEY, "K\4")),
         ROW(ID(FLOAT, "U\4../0", "K\4")),
@@ -349,7 +373,8 @@ Test(pickle, storages_refused)
         ROW(ID(FLOAT, KEY, "K\4") ID("torch\nIntStorage\n", KEY, "K\4") "\x86"),
 #undef ROW
     };
-    for (size_t i = 0; i < YIR_COUNT(rows); i++) cr_assert_null(load(rows[i].ops, rows[i].n), "row %zu", i);
+    for (size_t i = 0; i < YIR_COUNT(rows); i++)
+        cr_assert_null(load(rows[i].ops, rows[i].n), "row %zu", i);
 }
 
 /* A float tensor of one dimension over a storage of 8 elements. */
@@ -365,20 +390,32 @@ static const struct fe_obj *view(int64_t offset, int64_t size, int64_t stride)
 
 Test(pickle, views_stay_inside)
 {
-    static const int64_t edge[] = { -1, 0, 1, 2, 7, 8, 9, INT32_MAX, (int64_t)INT32_MAX + 1, (int64_t)1 << 32,
-                                    (int64_t)1 << 62, INT64_MAX, INT64_MIN };
+    static const int64_t edge[] = {-1,
+                                   0,
+                                   1,
+                                   2,
+                                   7,
+                                   8,
+                                   9,
+                                   INT32_MAX,
+                                   (int64_t)INT32_MAX + 1,
+                                   (int64_t)1 << 32,
+                                   (int64_t)1 << 62,
+                                   INT64_MAX,
+                                   INT64_MIN};
     for (size_t o = 0; o < YIR_COUNT(edge); o++) {
         for (size_t n = 0; n < YIR_COUNT(edge); n++) {
             for (size_t s = 0; s < YIR_COUNT(edge); s++) {
                 int64_t offset = edge[o], size = edge[n], stride = edge[s];
                 bool small = offset >= 0 && offset <= 8 && size >= 0 && size <= 8 && stride >= 0;
                 bool still = size <= 1 || stride == 0; /* the stride does not matter, or does not move */
-                bool fits = offset >= 0 && size >= 0 && size <= INT32_MAX && stride >= 0
-                            && (size == 0 ? offset <= 8
-                                : still   ? offset < 8
-                                          : small && stride <= 8 && offset + (size - 1) * stride < 8);
+                bool fits = offset >= 0 && size >= 0 && size <= INT32_MAX && stride >= 0 &&
+                            (size == 0 ? offset <= 8
+                             : still   ? offset < 8
+                                       : small && stride <= 8 && offset + (size - 1) * stride < 8);
                 const struct fe_obj *v = view(offset, size, stride);
-                cr_assert_eq(v != NULL, fits, "%lld %lld %lld", (long long)offset, (long long)size, (long long)stride);
+                cr_assert_eq(v != NULL, fits, "%lld %lld %lld", (long long)offset, (long long)size,
+                             (long long)stride);
                 if (v) cr_assert_eq(v->u.tensor->numel, size);
             }
         }
@@ -387,8 +424,8 @@ Test(pickle, views_stay_inside)
 
 Test(pickle, tensors_of_many_dimensions)
 {
-    static const int64_t ones[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 }, huge[] = { INT32_MAX, INT32_MAX, INT32_MAX };
-    static const int64_t still[16] = { 0 };
+    static const int64_t ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, huge[] = {INT32_MAX, INT32_MAX, INT32_MAX};
+    static const int64_t still[16] = {0};
     static float value[1];
     for (int rank = 0; rank < 10; rank++) {
         ptwrite_init(&w, a);
@@ -402,14 +439,16 @@ Test(pickle, tensors_of_many_dimensions)
     ptwrite_view(&w, 0, huge, still, 3);
     ptwrite_op(&w, '.');
     cr_assert_null(load(w.code.text, w.code.len), "a product beyond 63 bits");
-    const struct fe_obj *o = LOAD("ctorch._utils\n_rebuild_tensor_v2\n(" ID(FLOAT, KEY, "K\4") "K\0K\2\x85)\x89NtR.");
+    const struct fe_obj *o =
+        LOAD("ctorch._utils\n_rebuild_tensor_v2\n(" ID(FLOAT, KEY, "K\4") "K\0K\2\x85)\x89NtR.");
     cr_assert_null(o, "size and stride of different lengths");
 }
 
 Test(pickle, tensor_with_a_type_of_its_own)
 {
-#define V3(bytes, type) "ctorch._utils\n_rebuild_tensor_v3\n(" ID("torch.storage\nUntypedStorage\n", KEY, bytes) \
-                        "K\0K\4\x85K\1\x85\x89N" type "tR."
+#define V3(bytes, type)                                                                                      \
+    "ctorch._utils\n_rebuild_tensor_v3\n(" ID("torch.storage\nUntypedStorage\n", KEY,                        \
+                                              bytes) "K\0K\4\x85K\1\x85\x89N" type "tR."
     const struct fe_obj *o = LOAD(V3("K\x8", "ctorch\nbfloat16\n"));
     cr_assert(o && o->kind == FE_O_TENSOR && o->u.tensor->dtype == YIR_BF16, "%s", last_report());
     cr_assert_null(LOAD(V3("K\7", "ctorch\nbfloat16\n")));
@@ -419,13 +458,14 @@ Test(pickle, tensor_with_a_type_of_its_own)
     cr_assert(o && o->u.tensor->dtype == YIR_NDTYPE);
 }
 
-/* --- costs --------------------------------------------------------------------------------------------------- */
+/* Costs. */
 
 static const struct fe_obj *repeat(const char *head, const char *part, size_t n, const char *tail)
 {
     ptwrite_init(&w, a);
     ptwrite_ops(&w, head);
-    for (size_t i = 0; i < n; i++) ptwrite_ops(&w, part);
+    for (size_t i = 0; i < n; i++)
+        ptwrite_ops(&w, part);
     ptwrite_ops(&w, tail);
     return load(w.code.text, w.code.len);
 }
@@ -450,7 +490,8 @@ Test(pickle, calls_are_charged)
 {
     ptwrite_init(&w, a);
     ptwrite_ops(&w, "](");
-    for (int i = 0; i < 10000; i++) ptwrite_op(&w, 'N');
+    for (int i = 0; i < 10000; i++)
+        ptwrite_op(&w, 'N');
     ptwrite_ops(&w, "e\x85");
     ptwrite_put(&w, 0);
     for (int i = 0; i < 10000; i++) {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-static const int64_t conv[] = { 16, 3, 3, 3 }, vector[] = { 16 };
+static const int64_t conv[] = {16, 3, 3, 3}, vector[] = {16};
 
 Test(rule, generator)
 {
@@ -17,8 +17,8 @@ static void check_first(const char *name, const int64_t *dim, int rank, float v0
 {
     float out[16 * 27];
     cr_assert(fe_rule_fill(name, dim, rank, out));
-    cr_assert(out[0] == v0 && out[1] == v1 && out[2] == v2, "%s: %.9g %.9g %.9g", name, (double)out[0], (double)out[1],
-              (double)out[2]);
+    cr_assert(out[0] == v0 && out[1] == v1 && out[2] == v2, "%s: %.9g %.9g %.9g", name, (double)out[0],
+              (double)out[1], (double)out[2]);
 }
 
 Test(rule, first_values)
@@ -30,11 +30,18 @@ Test(rule, first_values)
 
 Test(rule, constants_are_kept)
 {
-    static const char *const names[] = { "model.22.dfl.conv.weight", "model.24.anchors", "model.24.anchor_grid",
-                                         "model.0.bn.num_batches_tracked", "model.24.stride", "model.23.flow_model.loc",
-                                         "model.23.flow_model.cov", "model.23.flow_model.mask", "a.cal_a", "a.cal_b" };
+    static const char *const names[] = {"model.22.dfl.conv.weight",
+                                        "model.24.anchors",
+                                        "model.24.anchor_grid",
+                                        "model.0.bn.num_batches_tracked",
+                                        "model.24.stride",
+                                        "model.23.flow_model.loc",
+                                        "model.23.flow_model.cov",
+                                        "model.23.flow_model.mask",
+                                        "a.cal_a",
+                                        "a.cal_b"};
     for (size_t i = 0; i < YIR_COUNT(names); i++) {
-        float out[16] = { 7 };
+        float out[16] = {7};
         cr_assert_not(fe_rule_fill(names[i], vector, 1, out), "%s", names[i]);
         cr_assert_eq(out[0], 7.0f);
     }
@@ -43,7 +50,7 @@ Test(rule, constants_are_kept)
 /* The gain of a weight is its value over v * sqrt(3 / F). */
 static double gain_of(const char *name, int rank)
 {
-    static const int64_t dim[] = { 4, 3, 1, 1 };
+    static const int64_t dim[] = {4, 3, 1, 1};
     float out[12];
     cr_assert(fe_rule_fill(name, dim, rank, out));
     double v = 2 * fe_rule_uniform(name, 5) - 1;
@@ -57,24 +64,24 @@ Test(rule, gains)
         int rank;
         double gain;
     } rows[] = {
-        { "model.0.conv.weight", 4, 1.25 },
-        { "model.10.m.0.attn.proj.conv.weight", 4, 0.375 },
-        { "model.6.m.0.0.mlp.1.conv.weight", 4, 0.375 },
-        { "model.10.m.0.ffn.1.conv.weight", 4, 0.375 },
-        { "model.2.conv.2.cv1.conv.weight", 4, 0.375 },
-        { "model.2.conv.2.cv2.conv.weight", 4, 0.375 },
-        { "model.1.layer.0.cv3.conv.weight", 4, 0.375 },
-        { "model.1.layer.0.cv2.conv.weight", 4, 1.25 },
-        { "model.2.m.0.cv2.conv.weight", 4, 0.5 },
-        { "model.2.m.0.m.1.cv2.conv.weight", 4, 0.5 },
-        { "model.2.0.1.cv2.conv.weight", 4, 0.5 },
-        { "model.2.cv2.conv.weight", 4, 1.25 },
-        { "a3.1.cv2.conv.weight", 4, 0.5 },
-        { "am.1.cv2.conv.weight", 4, 1.25 },
-        { "model.22.cv2.0.2.weight", 4, 3.0 },
-        { "model.22.cv2.0.2.weight", 2, 1.25 },
-        { "model.22.cv2x.weight", 4, 1.25 },
-        { "model.22.cv2.2a.weight", 4, 1.25 },
+        {"model.0.conv.weight", 4, 1.25},
+        {"model.10.m.0.attn.proj.conv.weight", 4, 0.375},
+        {"model.6.m.0.0.mlp.1.conv.weight", 4, 0.375},
+        {"model.10.m.0.ffn.1.conv.weight", 4, 0.375},
+        {"model.2.conv.2.cv1.conv.weight", 4, 0.375},
+        {"model.2.conv.2.cv2.conv.weight", 4, 0.375},
+        {"model.1.layer.0.cv3.conv.weight", 4, 0.375},
+        {"model.1.layer.0.cv2.conv.weight", 4, 1.25},
+        {"model.2.m.0.cv2.conv.weight", 4, 0.5},
+        {"model.2.m.0.m.1.cv2.conv.weight", 4, 0.5},
+        {"model.2.0.1.cv2.conv.weight", 4, 0.5},
+        {"model.2.cv2.conv.weight", 4, 1.25},
+        {"a3.1.cv2.conv.weight", 4, 0.5},
+        {"am.1.cv2.conv.weight", 4, 1.25},
+        {"model.22.cv2.0.2.weight", 4, 3.0},
+        {"model.22.cv2.0.2.weight", 2, 1.25},
+        {"model.22.cv2x.weight", 4, 1.25},
+        {"model.22.cv2.2a.weight", 4, 1.25},
     };
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         double got = gain_of(rows[i].name, rows[i].rank);
@@ -88,9 +95,9 @@ Test(rule, laws_by_the_last_part)
         const char *name;
         double at_zero, at_one;
     } rows[] = {
-        { "a.running_var", 0.5, 1.5 },  { "a.running_mean", -0.25, 0.25 }, { "a.in_proj_bias", -0.5, 0.5 },
-        { "bias", -0.5, 0.5 },          { "a.gamma", 0.25, 0.75 },         { "a.logit_scale", 0, 1 },
-        { "a.bn.weight", 0.75, 1.25 },
+        {"a.running_var", 0.5, 1.5}, {"a.running_mean", -0.25, 0.25}, {"a.in_proj_bias", -0.5, 0.5},
+        {"bias", -0.5, 0.5},         {"a.gamma", 0.25, 0.75},         {"a.logit_scale", 0, 1},
+        {"a.bn.weight", 0.75, 1.25},
     };
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         float out[16];
@@ -104,7 +111,7 @@ Test(rule, laws_by_the_last_part)
 Test(rule, image)
 {
     static uint8_t rgb[64 * 96 * 3];
-    static const uint8_t first[] = { 17, 57, 38, 8, 33, 35, 10, 23, 58 };
+    static const uint8_t first[] = {17, 57, 38, 8, 33, 35, 10, 23, 58};
     fe_rule_image(rgb, 64, 96, 1);
     cr_assert_arr_eq(rgb, first, sizeof first);
     uint8_t one[3];
@@ -115,5 +122,6 @@ Test(rule, image)
 Test(rule, samples)
 {
     cr_assert_eq(fe_rule_sample(0, 1000), 0xe220a8397b1dcdafu % 1000);
-    for (uint64_t k = 0; k < 100; k++) cr_assert_lt(fe_rule_sample(k, 7), 7u);
+    for (uint64_t k = 0; k < 100; k++)
+        cr_assert_lt(fe_rule_sample(k, 7), 7u);
 }

@@ -19,11 +19,11 @@ static void teardown(void)
 
 TestSuite(value, .init = setup, .fini = teardown);
 
-static const struct yir_loc loc = { .file = 0 };
+static const struct yir_loc loc = {.file = 0};
 
 static const char *printed(const struct fe_value *v)
 {
-    struct yir_str s = { .arena = a };
+    struct yir_str s = {.arena = a};
     fe_print(&s, v);
     return s.text;
 }
@@ -33,47 +33,47 @@ Test(value, literals_print_as_yaml)
     static const struct {
         const char *text, *yaml;
     } rows[] = {
-        { "1", "1" },
-        { " -7", "-7" },
-        { "+3", "3" },
-        { "0x1F", "31" },
-        { "0o17", "15" },
-        { "0b101", "5" },
-        { "000", "0" },
-        { "1_000", "1000" },
-        { "9223372036854775807", "9223372036854775807" },
-        { "1e-3", "0.001" },
-        { "1E5", "100000.0" },
-        { "-1e-05", "-1.0e-05" },
-        { "1e300", "1.0e+300" },
-        { "1e999", ".inf" },
-        { ".5", "0.5" },
-        { "5.", "5.0" },
-        { "0.1", "0.1" },
-        { "None", "null" },
-        { "True", "true" },
-        { "False", "false" },
-        { "'abc'", "abc" },
-        { "\"it's\"", "\"it's\"" },
-        { "u'x y'", "x y" },
-        { "r'xy'", "xy" },
-        { "'a\\n\\x41\\u00e9'", "\"a\\nA\xc3\xa9\"" },
-        { "'true'", "\"true\"" },
-        { "'3'", "\"3\"" },
-        { "''", "\"\"" },
-        { "'nearest'", "nearest" },
-        { "[1, 2, [3]]", "[1, 2, [3]]" },
-        { "[1,2,]", "[1, 2]" },
-        { "[]", "[]" },
-        { "()", "[]" },
-        { "(1)", "1" },
-        { "(1,)", "[1]" },
-        { "1, 2", "[1, 2]" },
-        { "1,", "[1]" },
-        { "{}", "{}" },
-        { "{'a': 1, 2: [True]}", "{a: 1, 2: [true]}" },
-        { "{1: 'x', 1: 'y'}", "{1: \"y\"}" },
-        { "[1,\n 2]", "[1, 2]" },
+        {"1", "1"},
+        {" -7", "-7"},
+        {"+3", "3"},
+        {"0x1F", "31"},
+        {"0o17", "15"},
+        {"0b101", "5"},
+        {"000", "0"},
+        {"1_000", "1000"},
+        {"9223372036854775807", "9223372036854775807"},
+        {"1e-3", "0.001"},
+        {"1E5", "100000.0"},
+        {"-1e-05", "-1.0e-05"},
+        {"1e300", "1.0e+300"},
+        {"1e999", ".inf"},
+        {".5", "0.5"},
+        {"5.", "5.0"},
+        {"0.1", "0.1"},
+        {"None", "null"},
+        {"True", "true"},
+        {"False", "false"},
+        {"'abc'", "abc"},
+        {"\"it's\"", "\"it's\""},
+        {"u'x y'", "x y"},
+        {"r'xy'", "xy"},
+        {"'a\\n\\x41\\u00e9'", "\"a\\nA\xc3\xa9\""},
+        {"'true'", "\"true\""},
+        {"'3'", "\"3\""},
+        {"''", "\"\""},
+        {"'nearest'", "nearest"},
+        {"[1, 2, [3]]", "[1, 2, [3]]"},
+        {"[1,2,]", "[1, 2]"},
+        {"[]", "[]"},
+        {"()", "[]"},
+        {"(1)", "1"},
+        {"(1,)", "[1]"},
+        {"1, 2", "[1, 2]"},
+        {"1,", "[1]"},
+        {"{}", "{}"},
+        {"{'a': 1, 2: [True]}", "{a: 1, 2: [true]}"},
+        {"{1: 'x', 1: 'y'}", "{1: \"y\"}"},
+        {"[1,\n 2]", "[1, 2]"},
     };
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         const struct fe_value *v = fe_literal(a, rows[i].text, loc);
@@ -84,11 +84,29 @@ Test(value, literals_print_as_yaml)
 
 Test(value, what_is_no_literal)
 {
-    static const char *const texts[] = { "", " ", "abc", "nc", "1 2", "[1", "1]", "[1 2]", "[,]", ",", "--1", "-True",
-        "007", "1__0", "1_", "0x", "0b2", "1e", "1.2.3", "inf", "nan", "9223372036854775808", "'abc", "'a\\q'",
-        "'\\x00'", "'\\ud800'", "b'x'", "'a' 'b'", "{1}", "{1:}", "{None: 1}", "{[1]: 2}", "1+2", "1j", "f(1)",
-        "__import__('os')", "nn.ReLU()", "1\n2", "True1", "#x", "[1] # c" };
-    for (size_t i = 0; i < YIR_COUNT(texts); i++) cr_assert_null(fe_literal(a, texts[i], loc), "%s", texts[i]);
+    static const char *const texts[] = {"",          " ",
+                                        "abc",       "nc",
+                                        "1 2",       "[1",
+                                        "1]",        "[1 2]",
+                                        "[,]",       ",",
+                                        "--1",       "-True",
+                                        "007",       "1__0",
+                                        "1_",        "0x",
+                                        "0b2",       "1e",
+                                        "1.2.3",     "inf",
+                                        "nan",       "9223372036854775808",
+                                        "'abc",      "'a\\q'",
+                                        "'\\x00'",   "'\\ud800'",
+                                        "b'x'",      "'a' 'b'",
+                                        "{1}",       "{1:}",
+                                        "{None: 1}", "{[1]: 2}",
+                                        "1+2",       "1j",
+                                        "f(1)",      "__import__('os')",
+                                        "nn.ReLU()", "1\n2",
+                                        "True1",     "#x",
+                                        "[1] # c"};
+    for (size_t i = 0; i < YIR_COUNT(texts); i++)
+        cr_assert_null(fe_literal(a, texts[i], loc), "%s", texts[i]);
 }
 
 Test(value, literals_are_bounded)
@@ -137,6 +155,7 @@ Test(value, describing)
 /* A program around the library may use decimal commas. */
 Test(value, locale_does_not_matter)
 {
-    if (!setlocale(LC_ALL, "de_DE.UTF-8") && !setlocale(LC_ALL, "fr_FR.UTF-8")) cr_skip("no locale with a decimal comma");
+    if (!setlocale(LC_ALL, "de_DE.UTF-8") && !setlocale(LC_ALL, "fr_FR.UTF-8"))
+        cr_skip("no locale with a decimal comma");
     cr_assert_str_eq(printed(fe_literal(a, "1.5", loc)), "1.5");
 }

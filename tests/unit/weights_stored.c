@@ -14,27 +14,28 @@ struct stored { /* a file of the test data: what is known about it from its own 
 };
 
 static const struct stored files[] = {
-    { "pt_yolov5n_coco80_tobymuller233.pt", 350, 80, "model", "Model", "person", 80 },
-    { "pt_yolov5n_duckie_danhgithub.pt", 349, 4, "model", "DetectionModel", "duckie", 4 },
-    { "pt_yolov3fork_head_plus_final.pt", 367, 1, "model", "DetectionModel", "head", 1 },
-    { "pt_yolov3fork_head_pruned20_FUSED_fp32.pt", 127, 1, "model", "DetectionModel", "head", 1 },
-    { "pt_ultralytics8.1_LeYOLONano_coco80.pt", 651, 80, "model", "DetectionModel", "person", 80 },
-    { "pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.pt", 158, 4, "model", "ClassificationModel", NULL, 4 },
-    { "pt_ultralytics8.3_espdet-pico_cat_224.pt", 628, 1, "model", "DetectionModel", NULL, 1 },
-    { "pt_ultralytics8.3_espdet-pico_cat_416.pt", 628, 1, "model", "DetectionModel", NULL, 1 },
-    { "pt_ultralytics8.4_espdet-pico_wheelchair_unstripped.pt", 628, 1, "ema", "DetectionModel", "wheelchair", 1 },
-    { "pt_ultralytics8.4_yolo11n-cls_plastic_lagnadlinus.pt", 236, 5, "model", "ClassificationModel", NULL, 5 },
-    { "tiny_v5_anchor.pt", 349, 3, "ema", "DetectionModel", NULL, 3 },
-    { "tiny_v8_detect.pt", 355, 5, "model", "DetectionModel", "thing0", 5 },
-    { "tiny_v8_pose.pt", 397, 1, "ema", "PoseModel", NULL, 1 },
-    { "tiny_11_segment.pt", 561, 4, "model", "SegmentationModel", NULL, 4 },
-    { "tiny_11_obb.pt", 541, 6, "model", "OBBModel", NULL, 6 },
-    { "tiny_26_detect.pt", 727, 5, "model", "DetectionModel", NULL, 5 },
-    { "parts_v8_detect.pt", 355, 4, "model", "DetectionModel", NULL, 4 },
-    { "parts_v8_pose.pt", 397, 1, "model", "PoseModel", NULL, 1 },
-    { "parts_11_segment.pt", 561, 4, "model", "SegmentationModel", NULL, 4 },
-    { "parts_11_obb.pt", 541, 4, "model", "OBBModel", NULL, 4 },
-    { "parts_26_detect.pt", 708, 4, "model", "DetectionModel", NULL, 4 },
+    {"pt_yolov5n_coco80_tobymuller233.pt", 350, 80, "model", "Model", "person", 80},
+    {"pt_yolov5n_duckie_danhgithub.pt", 349, 4, "model", "DetectionModel", "duckie", 4},
+    {"pt_yolov3fork_head_plus_final.pt", 367, 1, "model", "DetectionModel", "head", 1},
+    {"pt_yolov3fork_head_pruned20_FUSED_fp32.pt", 127, 1, "model", "DetectionModel", "head", 1},
+    {"pt_ultralytics8.1_LeYOLONano_coco80.pt", 651, 80, "model", "DetectionModel", "person", 80},
+    {"pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.pt", 158, 4, "model", "ClassificationModel", NULL, 4},
+    {"pt_ultralytics8.3_espdet-pico_cat_224.pt", 628, 1, "model", "DetectionModel", NULL, 1},
+    {"pt_ultralytics8.3_espdet-pico_cat_416.pt", 628, 1, "model", "DetectionModel", NULL, 1},
+    {"pt_ultralytics8.4_espdet-pico_wheelchair_unstripped.pt", 628, 1, "ema", "DetectionModel", "wheelchair",
+     1},
+    {"pt_ultralytics8.4_yolo11n-cls_plastic_lagnadlinus.pt", 236, 5, "model", "ClassificationModel", NULL, 5},
+    {"tiny_v5_anchor.pt", 349, 3, "ema", "DetectionModel", NULL, 3},
+    {"tiny_v8_detect.pt", 355, 5, "model", "DetectionModel", "thing0", 5},
+    {"tiny_v8_pose.pt", 397, 1, "ema", "PoseModel", NULL, 1},
+    {"tiny_11_segment.pt", 561, 4, "model", "SegmentationModel", NULL, 4},
+    {"tiny_11_obb.pt", 541, 6, "model", "OBBModel", NULL, 6},
+    {"tiny_26_detect.pt", 727, 5, "model", "DetectionModel", NULL, 5},
+    {"parts_v8_detect.pt", 355, 4, "model", "DetectionModel", NULL, 4},
+    {"parts_v8_pose.pt", 397, 1, "model", "PoseModel", NULL, 1},
+    {"parts_11_segment.pt", 561, 4, "model", "SegmentationModel", NULL, 4},
+    {"parts_11_obb.pt", 541, 4, "model", "OBBModel", NULL, 4},
+    {"parts_26_detect.pt", 708, 4, "model", "DetectionModel", NULL, 4},
 };
 
 static struct readcheck read_stored(const char *name)
@@ -68,7 +69,8 @@ static void check_stored(const struct stored *s)
 Test(weights_stored, all_load)
 {
     if (!test_data_exists("weights/tiny_v8_detect.pt")) cr_skip("no test data");
-    for (size_t i = 0; i < YIR_COUNT(files); i++) check_stored(&files[i]);
+    for (size_t i = 0; i < YIR_COUNT(files); i++)
+        check_stored(&files[i]);
 }
 
 Test(weights_stored, bad_files)
@@ -78,16 +80,16 @@ Test(weights_stored, bad_files)
         enum yir_diag_id id;
         const char *part;
     } rows[] = {
-        { "bad_html404_DongDz191_yolov5n.pt", E_PT_KIND, "web page" },
-        { "bad_lfs_pointer_Yikinge_best.pt", E_PT_KIND, "Git LFS" },
-        { "bad_truncated_zip_tahagaber_yolov5n.pt", E_ZIP, "cut off" },
-        { "onnx_head_plus_final.onnx", E_PT_KIND, "ONNX" },
+        {"bad_html404_DongDz191_yolov5n.pt", E_PT_KIND, "web page"},
+        {"bad_lfs_pointer_Yikinge_best.pt", E_PT_KIND, "Git LFS"},
+        {"bad_truncated_zip_tahagaber_yolov5n.pt", E_ZIP, "cut off"},
+        {"onnx_head_plus_final.onnx", E_PT_KIND, "ONNX"},
     };
     if (!test_data_exists("weights/tiny_v8_detect.pt")) cr_skip("no test data");
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         struct readcheck r = read_stored(rows[i].name);
-        cr_assert(!r.w && readcheck_id(&r) == rows[i].id && strstr(readcheck_text(&r), rows[i].part), "%s: %s",
-                  rows[i].name, readcheck_text(&r));
+        cr_assert(!r.w && readcheck_id(&r) == rows[i].id && strstr(readcheck_text(&r), rows[i].part),
+                  "%s: %s", rows[i].name, readcheck_text(&r));
         cr_assert_eq(yir_diag_count(r.d), 1u);
         readcheck_end(&r);
     }

@@ -8,8 +8,8 @@
 static struct yir_arena *a;
 static struct yir_diags *d;
 static struct ptwrite w;
-static const struct ptwrite_record records[] = { { "x/data.pkl", "hello, zip", 10 }, { "x/empty", "", 0 },
-                                                 { "x/data/0", "0123456789abcdef!", 17 } };
+static const struct ptwrite_record records[] = {
+    {"x/data.pkl", "hello, zip", 10}, {"x/empty", "", 0}, {"x/data/0", "0123456789abcdef!", 17}};
 
 static void setup(void)
 {
@@ -80,7 +80,8 @@ Test(zip, every_prefix_is_refused)
         struct yir_diags *own = yir_diags_new(a, NULL, NULL);
         uint8_t *copy = yir_alloc(a, n);
         memcpy(copy, bytes, n);
-        cr_assert_null(fe_zip_open(a, own, 0, copy, n, false), "the first %zu of %zu bytes are accepted", n, len);
+        cr_assert_null(fe_zip_open(a, own, 0, copy, n, false), "the first %zu of %zu bytes are accepted", n,
+                       len);
         cr_assert_geq(yir_diag_errors(own), 1);
     }
 }
@@ -97,7 +98,8 @@ Test(zip, changed_bits)
         const struct fe_zip *z = fe_zip_open(a, own, 0, bytes, len, false);
         for (size_t i = 0; z && i < YIR_COUNT(records); i++) {
             const struct fe_zip_entry *e = fe_zip_find(z, records[i].name);
-            cr_assert(e && e->size == records[i].len && memcmp(e->data, records[i].bytes, e->size) == 0, "bit %zu", bit);
+            cr_assert(e && e->size == records[i].len && memcmp(e->data, records[i].bytes, e->size) == 0,
+                      "bit %zu", bit);
         }
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         yir_arena_reset(a, mark);
@@ -106,12 +108,21 @@ Test(zip, changed_bits)
 
 /* Offsets of the two headers' fields. */
 enum { L_FLAGS = 6, L_METHOD = 8, L_CRC = 14, L_PACKED = 18, L_SIZE = 22, L_NAME = 30 };
-enum { C_FLAGS = 8, C_METHOD = 10, C_CRC = 16, C_PACKED = 20, C_SIZE = 24, C_DISK = 34, C_START = 42, C_NAME = 46 };
+enum {
+    C_FLAGS = 8,
+    C_METHOD = 10,
+    C_CRC = 16,
+    C_PACKED = 20,
+    C_SIZE = 24,
+    C_DISK = 34,
+    C_START = 42,
+    C_NAME = 46
+};
 
 struct change { /* one byte of the n-th record with that signature */
     const char *sig;
     int n, at;
-    uint8_t xor;
+    uint8_t xor ;
     enum yir_diag_id id;
     const char *part;
 };
@@ -121,39 +132,39 @@ static void check_changes(const struct change *c, size_t n)
     for (size_t i = 0; i < n; i++) {
         size_t len;
         uint8_t *bytes = good(&len);
-        signature(bytes, len, c[i].sig, c[i].n)[c[i].at] ^= c[i].xor;
+        signature(bytes, len, c[i].sig, c[i].n)[c[i].at] ^= c[i].xor ;
         expect(bytes, len, c[i].id, c[i].part);
     }
 }
 
-#define LOCAL "PK\3\4"
-#define CENTRAL "PK\1\2"
-#define END "PK\5\6"
-#define END64 "PK\6\6"
-#define LOCATOR "PK\6\7"
+#define LOCAL      "PK\3\4"
+#define CENTRAL    "PK\1\2"
+#define END        "PK\5\6"
+#define END64      "PK\6\6"
+#define LOCATOR    "PK\6\7"
 #define DESCRIPTOR "PK\7\10"
 
 Test(zip, two_copies_of_a_field_differ)
 {
     static const struct change changes[] = {
-        { LOCAL, 2, L_NAME, 1, E_ZIP, "another name" },
-        { LOCAL, 1, L_FLAGS, 2, E_ZIP, "flags or method" },
-        { LOCAL, 1, L_METHOD, 8, E_ZIP, "flags or method" },
-        { LOCAL, 1, L_CRC, 1, E_ZIP, "checksums" },
-        { LOCAL, 2, L_SIZE, 1, E_ZIP, "sizes of the two headers" },
-        { LOCAL, 2, L_PACKED, 1, E_ZIP, "sizes of the two headers" },
-        { CENTRAL, 2, C_NAME, 1, E_ZIP, "another name" },
-        { CENTRAL, 2, C_FLAGS + 1, 1, E_ZIP, "flags or method" },
-        { CENTRAL, 2, C_CRC, 1, E_ZIP, "followed by" },
-        { CENTRAL, 2, C_SIZE, 1, E_ZIP, "two sizes" },
-        { DESCRIPTOR, 0, 4, 1, E_ZIP, "followed by" },
-        { DESCRIPTOR, 0, 8, 1, E_ZIP, "followed by" },
-        { DESCRIPTOR, 2, 12, 1, E_ZIP, "followed by" },
-        { END, 0, 8, 1, E_ZIP, "several disks" },
-        { END64, 0, 40, 1, E_ZIP, "end records" },
-        { END64, 0, 48, 1, E_ZIP, "end records" },
-        { END64, 0, 4, 1, E_ZIP, "wrong size" },
-        { LOCATOR, 0, 8, 1, E_ZIP, "locator" },
+        {LOCAL, 2, L_NAME, 1, E_ZIP, "another name"},
+        {LOCAL, 1, L_FLAGS, 2, E_ZIP, "flags or method"},
+        {LOCAL, 1, L_METHOD, 8, E_ZIP, "flags or method"},
+        {LOCAL, 1, L_CRC, 1, E_ZIP, "checksums"},
+        {LOCAL, 2, L_SIZE, 1, E_ZIP, "sizes of the two headers"},
+        {LOCAL, 2, L_PACKED, 1, E_ZIP, "sizes of the two headers"},
+        {CENTRAL, 2, C_NAME, 1, E_ZIP, "another name"},
+        {CENTRAL, 2, C_FLAGS + 1, 1, E_ZIP, "flags or method"},
+        {CENTRAL, 2, C_CRC, 1, E_ZIP, "followed by"},
+        {CENTRAL, 2, C_SIZE, 1, E_ZIP, "two sizes"},
+        {DESCRIPTOR, 0, 4, 1, E_ZIP, "followed by"},
+        {DESCRIPTOR, 0, 8, 1, E_ZIP, "followed by"},
+        {DESCRIPTOR, 2, 12, 1, E_ZIP, "followed by"},
+        {END, 0, 8, 1, E_ZIP, "several disks"},
+        {END64, 0, 40, 1, E_ZIP, "end records"},
+        {END64, 0, 48, 1, E_ZIP, "end records"},
+        {END64, 0, 4, 1, E_ZIP, "wrong size"},
+        {LOCATOR, 0, 8, 1, E_ZIP, "locator"},
     };
     check_changes(changes, YIR_COUNT(changes));
 }
@@ -161,18 +172,18 @@ Test(zip, two_copies_of_a_field_differ)
 Test(zip, what_is_not_read)
 {
     static const struct change changes[] = {
-        { CENTRAL, 0, C_METHOD, 8, E_ZIP, "compressed" },
-        { CENTRAL, 0, C_METHOD, 12, E_ZIP, "compressed" },
-        { CENTRAL, 0, C_FLAGS, 1, E_ZIP, "encrypted" },
-        { CENTRAL, 0, C_FLAGS, 0x40, E_ZIP, "encrypted" },
-        { CENTRAL, 0, C_DISK, 1, E_ZIP, "several disks" },
-        { END, 0, 4, 1, E_ZIP, "several disks" },
-        { LOCATOR, 0, 4, 1, E_ZIP, "several disks" },
-        { END, 0, 20, 1, E_ZIP, "comment" },
-        { CENTRAL, 0, 0, 1, E_ZIP, "damaged" },
-        { CENTRAL, 1, C_START, 1, E_ZIP, "" },
-        { LOCAL, 0, 0, 1, E_ZIP, "" },
-        { CENTRAL, 1, C_START + 3, 0x80, E_ZIP, "" },
+        {CENTRAL, 0, C_METHOD, 8, E_ZIP, "compressed"},
+        {CENTRAL, 0, C_METHOD, 12, E_ZIP, "compressed"},
+        {CENTRAL, 0, C_FLAGS, 1, E_ZIP, "encrypted"},
+        {CENTRAL, 0, C_FLAGS, 0x40, E_ZIP, "encrypted"},
+        {CENTRAL, 0, C_DISK, 1, E_ZIP, "several disks"},
+        {END, 0, 4, 1, E_ZIP, "several disks"},
+        {LOCATOR, 0, 4, 1, E_ZIP, "several disks"},
+        {END, 0, 20, 1, E_ZIP, "comment"},
+        {CENTRAL, 0, 0, 1, E_ZIP, "damaged"},
+        {CENTRAL, 1, C_START, 1, E_ZIP, ""},
+        {LOCAL, 0, 0, 1, E_ZIP, ""},
+        {CENTRAL, 1, C_START + 3, 0x80, E_ZIP, ""},
     };
     check_changes(changes, YIR_COUNT(changes));
 }
@@ -224,7 +235,7 @@ Test(zip, gap_between_entries)
 static void expect_names(const char *first, const char *second, const char *part)
 {
     size_t len;
-    struct ptwrite_record r[] = { { first, "1", 1 }, { second, "2", 1 } };
+    struct ptwrite_record r[] = {{first, "1", 1}, {second, "2", 1}};
     const uint8_t *bytes = ptwrite_archive(&w, r, 2, &len);
     expect(bytes, len, part ? E_ZIP : YIR_DIAG_NONE, part ? part : "");
 }
