@@ -73,8 +73,10 @@ int main(int argc, char **argv)
     if (argc != 2 || !getenv("YOLOC_TEST_SCRATCH"))
         return 2;
     snprintf(module, sizeof module, "%s/yolov8n.yoloc", getenv("YOLOC_TEST_SCRATCH"));
-    char *const compile[] = {argv[1], "compile", "models/yolov8n.yaml", "--weights", "rule", "-o", module, NULL};
-    char *const detect[] = {argv[1], "detect", module, "models/demo/photos/chelsea.png", "--max-det", "1", NULL};
+    char *const compile[] = {argv[1], "compile", "models/yolov8n.yaml", "--weights", "rule", "-o", module,
+                             NULL};
+    char *const detect[] = {argv[1], "detect", module, "models/demo/photos/chelsea.png", "--max-det", "1",
+                            NULL};
     if (measure(compile, &used) < 0)
         return 1;
     int ok = within("compile", cpu_seconds(&used), MAX_COMPILE_S, "s");
