@@ -24,7 +24,7 @@ static double seconds(void)
 /* Runs a program to its end and gives what it used; -1 when it fails. */
 static int measure(char *const argv[], struct rusage *used)
 {
-    int status;
+    int status = 0;
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
