@@ -129,7 +129,7 @@ void ptwrite_view(struct ptwrite *w, int64_t offset, const int64_t *dim, const i
 void ptwrite_tensor(struct ptwrite *w, const char *type, size_t itemsize, const void *data,
                     const int64_t *dim, int rank)
 {
-    int64_t stride[16], numel = 1;
+    int64_t stride[16] = {0}, numel = 1;
     for (int i = rank; i-- > 0; numel *= dim[i])
         stride[i] = numel;
     ptwrite_storage(w, type, data, (size_t)numel * itemsize, numel);
