@@ -3,12 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_ROWS = 10000, MAX_REPEATS = 1000, MAX_CLASSES = 65536 };
-
 struct reader {
     struct yir_arena *arena;
     struct yir_diags *diags;
     struct fe_desc *desc;
+    const struct yir_limits *limits;
     size_t cap_row;
 };
 
@@ -73,10 +72,11 @@ static int read_row(struct reader *r, const char *part, const struct fe_value *v
                         "row %d of %s has %zu fields; a row is [from, repeats, module, args]", index, part,
                         v->kind == FE_LIST ? v->n : 1);
     const struct fe_value *n = v->item[1], *module = v->item[2], *args = v->item[3];
-    if (!fe_as_int(n, &row->repeats) || row->repeats < 1 || row->repeats > MAX_REPEATS)
+    if (!fe_as_int(n, &row->repeats) || row->repeats < 1 || (uint64_t)row->repeats > r->limits->max_repeats)
         return yir_diag(r->diags, n->loc.line ? n->loc : v->loc, E_ROW,
-                        "row %d: repeats must be 1 to %d, not %s", index, MAX_REPEATS,
-                        fe_describe(r->arena, n));
+                        "row %d: repeats must be 1 to %llu, not %s%s", index,
+                        (unsigned long long)r->limits->max_repeats, fe_describe(r->arena, n),
+                        n->kind == FE_INT && n->i > 1 ? YIR_RAISE(max_repeats) : "");
     if (module->kind != FE_STR)
         return yir_diag(r->diags, module->loc.line ? module->loc : v->loc, E_ROW,
                         "row %d: the third field must name a module, not %s", index,
@@ -101,8 +101,9 @@ static int read_part(struct reader *r, const char *part)
     } else if (rows->kind != FE_LIST) {
         yir_diag(r->diags, rows->loc, E_YAML_KEY, "%s must be a list of rows, not %s", part,
                  fe_describe(r->arena, rows));
-    } else if (rows->n > MAX_ROWS) {
-        yir_diag(r->diags, rows->loc, E_LIMIT, "%s has more than %d rows", part, MAX_ROWS);
+    } else if (rows->n > r->limits->max_rows) {
+        yir_diag(r->diags, rows->loc, E_LIMIT, "%s has more than %llu rows%s", part,
+                 (unsigned long long)r->limits->max_rows, YIR_RAISE(max_rows));
     } else {
         int rc = 0;
         for (size_t i = 0; i < rows->n; i++)
@@ -287,7 +288,7 @@ static void warn_unknown_keys(struct reader *r)
 int fe_describe_model(struct yir_arena *a, struct yir_diags *d, const struct fe_value *root,
                       struct fe_desc *out)
 {
-    struct reader r = {.arena = a, .diags = d, .desc = out};
+    struct reader r = {.arena = a, .diags = d, .desc = out, .limits = yir_limits_of(d)};
     *out = (struct fe_desc){.root = root, .ch = 3, .reg_max = 16};
     if (root->kind != FE_DICT)
         return yir_diag(d, root->loc, E_KIND,
@@ -295,7 +296,7 @@ int fe_describe_model(struct yir_arena *a, struct yir_diags *d, const struct fe_
                         fe_describe(a, root));
     int rc = read_parts(&r);
     if (read_scales(&r)) rc = -1;
-    if (read_count(&r, root, "nc", MAX_CLASSES, &out->nc)) rc = -1;
+    if (read_count(&r, root, "nc", (int64_t)r.limits->max_classes, &out->nc)) rc = -1;
     if (read_count(&r, root, "channels", 1024, &out->ch) || read_count(&r, root, "ch", 1024, &out->ch))
         rc = -1;
     if (read_count(&r, root, "reg_max", 1024, &out->reg_max)) rc = -1;

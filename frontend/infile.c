@@ -44,7 +44,7 @@ static const char *fill(int fd, uint64_t max, struct buffer *b, enum yir_diag_id
 }
 
 int fe_infile_read(struct yir_arena *a, struct yir_diags *d, const char *path, uint32_t file, uint64_t max,
-                   const uint8_t **bytes, size_t *len)
+                   const char *raise, const uint8_t **bytes, size_t *len)
 {
     struct yir_loc loc = {.file = file};
     struct buffer *b = yir_alloc(a, sizeof *b);
@@ -55,7 +55,8 @@ int fe_infile_read(struct yir_arena *a, struct yir_diags *d, const char *path, u
     enum yir_diag_id id;
     const char *why = fill(fd, max, b, &id);
     close(fd);
-    if (why && id == E_LIMIT) return yir_diag(d, loc, id, "%s of %llu bytes", why, (unsigned long long)max);
+    if (why && id == E_LIMIT)
+        return yir_diag(d, loc, id, "%s of %llu bytes%s", why, (unsigned long long)max, raise);
     if (why) return yir_diag(d, loc, id, "%s", why);
     *bytes = b->bytes;
     *len = b->len;

@@ -6,8 +6,9 @@
 #include "ir/diag.h"
 
 /* Reads a regular file of at most max bytes. The bytes live as long as the arena; *bytes[len] is 0.
- * -1 after reporting (E_OPEN, E_LIMIT, E_MEMORY) at file, which yir_diag_file gave for path. */
+ * -1 after reporting (E_OPEN, E_LIMIT with `raise` at its end, E_MEMORY) at file, which yir_diag_file gave
+ * for path. */
 int fe_infile_read(struct yir_arena *a, struct yir_diags *d, const char *path, uint32_t file, uint64_t max,
-                   const uint8_t **bytes, size_t *len);
+                   const char *raise, const uint8_t **bytes, size_t *len);
 
 #endif

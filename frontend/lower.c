@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bounds of one network, against descriptions that unfold without end. */
-enum { MAX_UNITS = 40000, MAX_ATTR = 1 << 24 };
-static const uint64_t MAX_ELEMENTS = UINT64_C(1) << 32;
+/* No attribute of a module is larger. */
+enum { MAX_ATTR = 1 << 24 };
 
 static struct fe_unit *new_unit(struct fe_lower *l, struct fe_unit *parent, const char *name)
 {
@@ -97,8 +96,10 @@ static const struct fe_node *child_node(const struct fe_node *n, const char *nam
 
 static bool count_unit(struct fe_lower *l)
 {
-    if (++l->nunit <= MAX_UNITS) return true;
-    if (!l->full) fe_fail(l, E_LIMIT, "the network has more than %d modules", MAX_UNITS);
+    uint64_t most = yir_limits_of(l->diags)->max_modules;
+    if (++l->nunit <= most) return true;
+    if (!l->full)
+        fe_fail(l, E_LIMIT, "the network has more than %llu modules%s", (unsigned long long)most, YIR_RAISE(max_modules));
     l->full = true;
     return false;
 }
@@ -278,16 +279,16 @@ static int settle_shape(struct fe_lower *l, const struct fe_tensor *t, const cha
 /* Elements of a weight, or 0 after reporting that the network is too large. */
 static uint64_t count_elements(struct fe_lower *l, const int64_t *dim, int rank)
 {
-    uint64_t n = 1;
+    uint64_t n = 1, most = yir_limits_of(l->diags)->max_weights;
     bool ok = true;
     for (int i = 0; i < rank; i++)
         ok = ok && dim[i] > 0 && dim[i] <= YIR_MAX_DIM && yir_mul_u64(n, (uint64_t)dim[i], &n);
-    if (ok && n <= MAX_ELEMENTS && l->nelem + n <= MAX_ELEMENTS) {
+    if (ok && n <= most && l->nelem + n <= most) {
         l->nelem += n;
         return n;
     }
     if (!l->full)
-        fe_fail(l, E_LIMIT, "the network has more than %llu weights", (unsigned long long)MAX_ELEMENTS);
+        fe_fail(l, E_LIMIT, "the network has more than %llu weights%s", (unsigned long long)most, YIR_RAISE(max_weights));
     l->full = true;
     return 0;
 }

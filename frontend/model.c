@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_SIZE = 8192, MAX_BATCH = 4096, DEFAULT_SIZE = 640, LEAST_MULTIPLE = 32 };
+enum { DEFAULT_SIZE = 640, LEAST_MULTIPLE = 32 };
 
 struct build { /* everything that stays the same over the builds of one model */
     struct yir_arena *arena;
@@ -341,16 +341,17 @@ static int64_t size_multiple(const struct build *b)
     return (int64_t)most;
 }
 
-static bool read_size(struct yir_arena *a, const struct fe_value *v, int64_t *height, int64_t *width)
+static bool read_size(const struct build *b, const struct fe_value *v, int64_t *height, int64_t *width)
 {
-    if (v && v->kind == FE_STR) v = fe_literal(a, v->s, v->loc); /* metadata of safetensors are texts */
+    int64_t most = (int64_t)yir_limits_of(b->diags)->max_imgsz;
+    if (v && v->kind == FE_STR) v = fe_literal(b->arena, v->s, v->loc); /* metadata of safetensors are texts */
     const struct fe_value *second = v;
     if (v && v->kind == FE_LIST && v->n) {
         second = v->item[v->n > 1];
         v = v->item[0];
     }
     return fe_as_int(v, height) && fe_as_int(second, width) && *height > 0 && *width > 0 &&
-           *height <= MAX_SIZE && *width <= MAX_SIZE;
+           *height <= most && *width <= most;
 }
 
 /* Image size of the training, when the checkpoint tells. */
@@ -358,9 +359,9 @@ static bool checkpoint_size(const struct build *b, int64_t *height, int64_t *wid
 {
     if (!b->weights) return false;
     const struct fe_value *top = b->weights->top;
-    return read_size(b->arena, fe_get(fe_get(top, "train_args"), "imgsz"), height, width) ||
-           read_size(b->arena, fe_get(fe_get(top, "opt"), "imgsz"), height, width) ||
-           read_size(b->arena, fe_get(top, "imgsz"), height, width);
+    return read_size(b, fe_get(fe_get(top, "train_args"), "imgsz"), height, width) ||
+           read_size(b, fe_get(fe_get(top, "opt"), "imgsz"), height, width) ||
+           read_size(b, fe_get(top, "imgsz"), height, width);
 }
 
 static int64_t round_up(int64_t n, int64_t multiple)
@@ -371,20 +372,22 @@ static int64_t round_up(int64_t n, int64_t multiple)
 static int settle_size(const struct build *b, struct size *out)
 {
     const struct fe_model_opts *o = b->opts;
-    int64_t multiple = size_multiple(b), h = o->height, w = o->width;
-    if (o->batch < 1 || o->batch > MAX_BATCH)
-        return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ, "the batch must be 1 to %d, not %d",
-                        MAX_BATCH, o->batch);
-    if ((h == 0) != (w == 0) || h < 0 || w < 0 || h > MAX_SIZE || w > MAX_SIZE)
+    const struct yir_limits *most = yir_limits_of(b->diags);
+    int64_t multiple = size_multiple(b), h = o->height, w = o->width, side = (int64_t)most->max_imgsz;
+    if (o->batch < 1 || (uint64_t)o->batch > most->max_batch)
+        return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ, "the batch must be 1 to %llu, not %d%s",
+                        (unsigned long long)most->max_batch, o->batch, o->batch > 1 ? YIR_RAISE(max_batch) : "");
+    if ((h == 0) != (w == 0) || h < 0 || w < 0 || h > side || w > side)
         return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ,
-                        "the image size must be 1 to %d, not %lldx%lld", MAX_SIZE, (long long)h,
-                        (long long)w);
+                        "the image size must be 1 to %lld, not %lldx%lld%s", (long long)side, (long long)h,
+                        (long long)w, h > side || w > side ? YIR_RAISE(max_imgsz) : "");
     bool asked = h != 0;
     if (!asked && !checkpoint_size(b, &h, &w)) h = w = b->desc.size ? b->desc.size : DEFAULT_SIZE;
     *out = (struct size){o->batch, round_up(h, multiple), round_up(w, multiple)};
-    if (out->height > MAX_SIZE || out->width > MAX_SIZE)
+    if (out->height > side || out->width > side)
         return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ,
-                        "multiples of the stride %lld are larger than %d", (long long)multiple, MAX_SIZE);
+                        "multiples of the stride %lld are larger than %lld%s", (long long)multiple, (long long)side,
+                        YIR_RAISE(max_imgsz));
     if (asked && (out->height != h || out->width != w))
         yir_diag(b->diags, (struct yir_loc){0}, W_CHANGED,
                  "the image size %lldx%lld (height x width) becomes %lldx%lld, multiples of %lld",

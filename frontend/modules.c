@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_CHANNELS = 65536, MAX_KERNEL = 255, MAX_INT = 1 << 20 };
+enum { MAX_KERNEL = 255, MAX_INT = 1 << 20 };
 
 #define UL      FE_UL
 #define Y5      FE_Y5
@@ -186,7 +186,7 @@ static bool take_value(struct fe_lower *l, struct fe_arg *a, const struct fe_val
     a->none = v->kind == FE_NONE;
     switch (a->kind) {
     case 'c':
-        return int_between(v, 1, MAX_CHANNELS, &a->i[0]);
+        return int_between(v, 1, (int64_t)yir_limits_of(l->diags)->max_channels, &a->i[0]);
     case 'i':
         return int_between(v, 0, MAX_INT, &a->i[0]);
     case 'k':

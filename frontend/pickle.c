@@ -4,13 +4,7 @@
 
 #include "rebuild.h"
 
-enum {
-    MAX_MARKS = 1024,
-    MEMO_SLACK = 65536, /* a memo index may run ahead of the number of entries by this much */
-    MAX_STRING = 16 << 20,
-    MAX_LONG = 32,
-    MAX_GLOBAL = 255
-};
+enum { MAX_GLOBAL = 255 };
 
 struct machine {
     struct fe_pickle *p;
@@ -224,7 +218,8 @@ static int op_long(struct machine *m, unsigned size)
 {
     uint64_t n, v = 0;
     if (!take_uint(m, size, &n)) return -1;
-    if (n > MAX_LONG) return BAD(m, "an integer of %u bytes", (unsigned)n);
+    if (n > m->p->limits->max_long)
+        return FE_PICKLE_BAD(m->p, E_LIMIT, "an integer of %u bytes%s", (unsigned)n, YIR_RAISE(max_long));
     const uint8_t *p = take(m, n);
     if (!p) return -1;
     if (n == 0) return push_int(m, 0);
@@ -260,8 +255,9 @@ static struct fe_obj *text(struct machine *m, unsigned size)
 {
     uint64_t n;
     if (!take_uint(m, size, &n)) return NULL;
-    if (n > MAX_STRING) {
-        FE_PICKLE_BAD(m->p, E_LIMIT, "a string of %llu bytes in the pickle", (unsigned long long)n);
+    if (n > m->p->limits->max_string) {
+        FE_PICKLE_BAD(m->p, E_LIMIT, "a string of %llu bytes in the pickle%s", (unsigned long long)n,
+                      YIR_RAISE(max_string));
         return NULL;
     }
     const uint8_t *p = take(m, n);
@@ -402,7 +398,9 @@ static int op_additems(struct machine *m, unsigned arg)
 static int op_mark(struct machine *m, unsigned arg)
 {
     (void)arg;
-    if (m->nmark >= MAX_MARKS) return FE_PICKLE_BAD(m->p, E_LIMIT, "the pickle has %d open marks", MAX_MARKS);
+    if (m->nmark >= m->p->limits->max_marks)
+        return FE_PICKLE_BAD(m->p, E_LIMIT, "the pickle has %zu open marks%s", m->nmark,
+                             YIR_RAISE(max_marks));
     m->mark = yir_grow(m->p->a, m->mark, &m->mark_cap, m->nmark + 1, sizeof *m->mark);
     m->mark[m->nmark++] = m->n;
     return 0;
@@ -448,7 +446,8 @@ static int op_get(struct machine *m, unsigned size)
 static int put(struct machine *m, uint64_t i)
 {
     if (!need(m, 1)) return -1;
-    if (i >= m->nput + MEMO_SLACK) return FE_PICKLE_BAD(m->p, E_LIMIT, "memo index %u", (unsigned)i);
+    if (i >= m->nput + m->p->limits->max_memo_gap)
+        return FE_PICKLE_BAD(m->p, E_LIMIT, "memo index %u%s", (unsigned)i, YIR_RAISE(max_memo_gap));
     m->memo = yir_grow(m->p->a, m->memo, &m->memo_cap, i + 1, sizeof *m->memo);
     if (!m->memo[i]) m->nput++;
     m->memo[i] = top(m);
@@ -614,7 +613,8 @@ struct fe_obj *fe_pickle_load(struct fe_pickle *p, const uint8_t *bytes, uint64_
     m.stack = yir_grow(p->a, NULL, &m.stack_cap, 16, sizeof *m.stack);
     for (uint64_t i = 0; !m.result; i++) {
         if (i == p->limits->max_ops) {
-            FE_PICKLE_BAD(p, E_LIMIT, "the pickle has more than %llu operations", (unsigned long long)i);
+            FE_PICKLE_BAD(p, E_LIMIT, "the pickle has more than %llu operations%s", (unsigned long long)i,
+                          YIR_RAISE(max_ops));
             return NULL;
         }
         if (step(&m) != 0) return NULL;

@@ -114,9 +114,9 @@ int fe_pt_read_zip(struct yir_arena *a, struct yir_diags *d, const uint8_t *byte
     if (!ar.zip || find_prefix(&p, &ar) != 0 || check_format(&p, &ar) != 0) return -1;
     const struct fe_zip_entry *e = record(&ar, a, "data.pkl");
     if (e->size > limits->max_pickle) {
-        return yir_diag_bin(d, w->file, e->at, E_LIMIT,
-                            "the pickle has %llu bytes, more than the limit of %llu",
-                            (unsigned long long)e->size, (unsigned long long)limits->max_pickle);
+        return yir_diag_bin(
+            d, w->file, e->at, E_LIMIT, "the pickle has %llu bytes, more than the limit of %llu%s",
+            (unsigned long long)e->size, (unsigned long long)limits->max_pickle, YIR_RAISE(max_pickle));
     }
     p.base = e->at;
     uint64_t used;

@@ -5,8 +5,6 @@
 #include "pvalue.h"
 #include "rebuild.h"
 
-enum { MAX_DEPTH = 256, MAX_NAME = 512 };
-
 /* Tensors of one node: contiguous in the order of the walk, but the array still moves while it grows. */
 struct own {
     struct fe_node *node;
@@ -22,7 +20,7 @@ struct walk {
     size_t nown, own_cap;
     struct fe_strmap names;
     uint64_t bytes, max_bytes; /* of all tensors when dense */
-    char path[MAX_NAME + 1];   /* of the module being walked, with a dot at the end unless empty */
+    char *path; /* max_name + 1 bytes: of the module being walked, with a dot at the end unless empty */
     size_t path_len;
 };
 
@@ -49,8 +47,10 @@ static const char *join(struct walk *w, const struct fe_obj *key)
         FE_PICKLE_BAD(w->p, E_PICKLE, "a module or tensor below '%s' has no proper name", w->path);
         return NULL;
     }
-    if (key->u.str.n > MAX_NAME || w->path_len + key->u.str.n + 1 > MAX_NAME) {
-        FE_PICKLE_BAD(w->p, E_LIMIT, "a name of more than %d bytes below '%.80s'", MAX_NAME, w->path);
+    uint64_t most = w->p->limits->max_name;
+    if (key->u.str.n > most || w->path_len + key->u.str.n + 1 > most) {
+        FE_PICKLE_BAD(w->p, E_LIMIT, "a name of more than %llu bytes below '%.80s'%s",
+                      (unsigned long long)most, w->path, YIR_RAISE(max_name));
         return NULL;
     }
     memcpy(w->path + w->path_len, key->u.str.s, key->u.str.n);
@@ -65,12 +65,14 @@ static int account(struct walk *w, const struct fe_view *v, const char *name)
     if (!yir_mul_u64((uint64_t)v->numel, yir_dtype_size(v->dtype), &bytes) ||
         !yir_add_u64(bytes, w->bytes, &bytes) || bytes > w->max_bytes) {
         return FE_PICKLE_BAD(w->p, E_LIMIT,
-                             "with '%s' the tensors are larger than %llu bytes, the limit for this file",
-                             name, (unsigned long long)w->max_bytes);
+                             "with '%s' the tensors are larger than %llu bytes, the limit for this file%s",
+                             name, (unsigned long long)w->max_bytes,
+                             w->max_bytes == w->p->limits->max_tensor_bytes ? YIR_RAISE(max_tensor_bytes)
+                                                                            : YIR_RAISE(max_tensor_ratio));
     }
     w->bytes = bytes;
-    if (w->n < w->p->limits->max_nodes / 2) return 0;
-    return FE_PICKLE_BAD(w->p, E_LIMIT, "more than %zu tensors", w->n);
+    if (w->n < w->p->limits->max_tensors) return 0;
+    return FE_PICKLE_BAD(w->p, E_LIMIT, "more than %zu tensors%s", w->n, YIR_RAISE(max_tensors));
 }
 
 static int add_tensor(struct walk *w, const struct fe_obj *key, const struct fe_obj *o, bool buffer)
@@ -220,13 +222,15 @@ static int walk_state(struct walk *w, struct fe_node *n, struct fe_obj *state, i
     return walk_children(w, n, modules, depth);
 }
 
-/* One level of recursion a level of modules, at most MAX_DEPTH. A module may occur on many paths, but not
- * below itself. */
+/* One level of recursion a level of modules, at most max_module_depth. A module may occur on many paths, but
+ * not below itself. */
 static int walk_module(struct walk *w, struct fe_obj *o, const struct fe_obj *name, int depth,
                        struct fe_node **out)
 {
     w->p->at = o->at;
-    if (depth > MAX_DEPTH) return FE_PICKLE_BAD(w->p, E_LIMIT, "modules nest more than %d deep", MAX_DEPTH);
+    if ((uint64_t)depth > w->p->limits->max_module_depth)
+        return FE_PICKLE_BAD(w->p, E_LIMIT, "modules nest more than %d deep%s", depth - 1,
+                             YIR_RAISE(max_module_depth));
     if (o->on_path)
         return FE_PICKLE_BAD(w->p, E_PICKLE, "module '%.*s' contains itself", (int)w->path_len, w->path);
     if (fe_values_count(&w->values, 1) != 0) return -1;
@@ -374,7 +378,9 @@ int fe_ptree_read(struct fe_pickle *p, struct fe_obj *top, struct fe_weights *ou
 {
     struct walk *w = yir_alloc(p->a, sizeof *w);
     *w = (struct walk){.p = p, .values = {.p = p}, .max_bytes = p->limits->max_tensor_bytes};
-    if (out->file_size < w->max_bytes / 4) w->max_bytes = out->file_size * 4;
+    w->path = yir_alloc(p->a, p->limits->max_name + 1);
+    uint64_t ratio = p->limits->max_tensor_ratio;
+    if (out->file_size < w->max_bytes / ratio) w->max_bytes = out->file_size * ratio;
     fe_strmap_init(&w->names, p->a, 512);
     if (top->kind == FE_O_DICT && fe_values_check_keys(&w->values, top) != 0) return -1;
     struct found f = find_model(top);

@@ -4,7 +4,7 @@
 
 #include "rebuild.h"
 
-enum { MAX_DEPTH = 64, MAX_ELEMENTS = 4096 };
+enum { MAX_ELEMENTS = 4096 };
 
 static struct fe_value *convert(struct fe_values *v, struct fe_obj *o, bool tensors, int depth);
 
@@ -12,8 +12,8 @@ int fe_values_count(struct fe_values *v, uint64_t n)
 {
     v->nodes += n;
     if (v->nodes <= v->p->limits->max_nodes) return 0;
-    return FE_PICKLE_BAD(v->p, E_LIMIT, "the checkpoint holds more than %llu objects",
-                         (unsigned long long)v->p->limits->max_nodes);
+    return FE_PICKLE_BAD(v->p, E_LIMIT, "the checkpoint holds more than %llu objects%s",
+                         (unsigned long long)v->p->limits->max_nodes, YIR_RAISE(max_nodes));
 }
 
 int fe_values_check_keys(struct fe_values *v, struct fe_obj *dict)
@@ -206,8 +206,9 @@ static struct fe_value *object(struct fe_values *v, struct fe_obj *o, bool tenso
 static struct fe_value *convert(struct fe_values *v, struct fe_obj *o, bool tensors, int depth)
 {
     v->p->at = o->at;
-    if (depth > MAX_DEPTH) {
-        FE_PICKLE_BAD(v->p, E_LIMIT, "the checkpoint nests values more than %d deep", MAX_DEPTH);
+    if ((uint64_t)depth > v->p->limits->max_value_depth) {
+        FE_PICKLE_BAD(v->p, E_LIMIT, "the checkpoint nests values more than %d deep%s", depth - 1,
+                      YIR_RAISE(max_value_depth));
         return NULL;
     }
     switch ((enum fe_objkind)o->kind) {

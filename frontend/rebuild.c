@@ -64,8 +64,8 @@ static bool charge(struct fe_pickle *p, uint64_t n)
 {
     p->copied += n;
     if (p->copied <= p->limits->max_ops) return true;
-    FE_PICKLE_BAD(p, E_LIMIT, "the calls of the pickle go through more than %llu items",
-                  (unsigned long long)p->limits->max_ops);
+    FE_PICKLE_BAD(p, E_LIMIT, "the calls of the pickle go through more than %llu items%s",
+                  (unsigned long long)p->limits->max_ops, YIR_RAISE(max_ops));
     return false;
 }
 
@@ -245,8 +245,9 @@ static struct fe_obj *tensor_of(struct fe_pickle *p, struct fe_obj *const *arg, 
         BAD_TENSOR(p, "a tensor reaches outside its storage %.*s", (int)s->key_len, s->key);
         return NULL;
     }
-    if (++p->ntensor > p->limits->max_nodes / 2) {
-        FE_PICKLE_BAD(p, E_LIMIT, "more than %llu tensors", (unsigned long long)p->limits->max_nodes / 2);
+    if (++p->ntensor > p->limits->max_tensors) {
+        FE_PICKLE_BAD(p, E_LIMIT, "more than %llu tensors%s", (unsigned long long)p->limits->max_tensors,
+                      YIR_RAISE(max_tensors));
         return NULL;
     }
     struct fe_obj *o = fe_obj_new(p, FE_O_TENSOR);

@@ -8,7 +8,6 @@
 #include "ptree.h"
 #include "value.h"
 
-enum { MAX_DEPTH = 4, MAX_NAME = 512 };
 #define MAX_INT ((uint64_t)1 << 53)
 
 struct reader {
@@ -45,7 +44,7 @@ struct scan {
     const uint8_t *p;
     uint64_t at, end;
     int depth;
-    uint64_t objects;
+    uint64_t objects, max_depth;
 };
 
 /* From an opening quote to behind the closing one. */
@@ -83,19 +82,20 @@ static bool skip_token(struct scan *s)
     if (c == '{') s->objects++;
     if (c == '}' || c == ']') s->depth--;
     s->at++;
-    return s->depth >= 0 && s->depth <= MAX_DEPTH;
+    return s->depth >= 0 && (uint64_t)s->depth <= s->max_depth;
 }
 
 static int check_text(struct reader *r)
 {
-    struct scan s = {.p = r->bytes, .at = 8, .end = 8 + r->header};
+    struct scan s = {.p = r->bytes, .at = 8, .end = 8 + r->header, .max_depth = r->limits->max_json_depth};
     if (r->bytes[8] != '{') return BAD_AT(r, 8, "the header does not begin with '{'");
     do {
         if (!skip_token(&s))
-            return BAD_AT(r, s.at, "the header nests too deeply, or has a number that is no count");
-        if (s.objects > r->limits->max_nodes / 2 + 2) {
-            return yir_diag_bin(r->d, r->file, s.at, E_LIMIT, "more than %llu tensors",
-                                (unsigned long long)r->limits->max_nodes / 2);
+            return BAD_AT(r, s.at, "the header nests too deeply, or has a number that is no count%s",
+                          s.depth > 0 && (uint64_t)s.depth > s.max_depth ? YIR_RAISE(max_json_depth) : "");
+        if (s.objects > r->limits->max_tensors + 2) {
+            return yir_diag_bin(r->d, r->file, s.at, E_LIMIT, "more than %llu tensors%s",
+                                (unsigned long long)r->limits->max_tensors, YIR_RAISE(max_tensors));
         }
     } while (s.depth > 0 && s.at < s.end);
     if (s.depth > 0) return BAD_AT(r, s.at, "the header ends inside an object");
@@ -114,8 +114,9 @@ static int parse(struct reader *r)
     if (r->header > r->len - 8)
         return BAD_AT(r, 0, "the header is longer than the file: it is cut off, or no safetensors file");
     if (r->header > r->limits->max_header) {
-        return yir_diag_bin(r->d, r->file, 0, E_LIMIT, "a header of %llu bytes, more than the limit of %llu",
-                            (unsigned long long)r->header, (unsigned long long)r->limits->max_header);
+        return yir_diag_bin(
+            r->d, r->file, 0, E_LIMIT, "a header of %llu bytes, more than the limit of %llu%s",
+            (unsigned long long)r->header, (unsigned long long)r->limits->max_header, YIR_RAISE(max_header));
     }
     if (r->header < 2) return BAD_AT(r, 0, "a header of %u bytes", (unsigned)r->header);
     if (check_text(r) != 0) return -1;
@@ -200,8 +201,10 @@ static int read_range(struct reader *r, const json_t *j, struct fe_tensor *t, st
 static int read_tensor(struct reader *r, const char *key, const json_t *j, struct fe_tensor *t,
                        struct range *range)
 {
-    if (*key == 0 || strlen(key) > MAX_NAME)
-        return BAD(r, "a tensor's name is empty, or longer than %d bytes", MAX_NAME);
+    if (*key == 0) return BAD(r, "a tensor's name is empty");
+    if (strlen(key) > r->limits->max_name)
+        return yir_diag_bin(r->d, r->file, 0, E_LIMIT, "a tensor's name is longer than %llu bytes%s",
+                            (unsigned long long)r->limits->max_name, YIR_RAISE(max_name));
     t->name = yir_strdup(r->a, fe_bare_name(key));
     const json_t *type = json_object_get(j, "dtype"), *shape = json_object_get(j, "shape");
     const json_t *offsets = json_object_get(j, "data_offsets");
@@ -288,8 +291,9 @@ static int read_all(struct reader *r, struct fe_weights *w)
 {
     json_t *meta = json_object_get(r->json, "__metadata__");
     size_t n = json_object_size(r->json) - (meta ? 1 : 0), i = 0;
-    if (n > r->limits->max_nodes / 2)
-        return yir_diag(r->d, (struct yir_loc){.file = r->file}, E_LIMIT, "%zu tensors", n);
+    if (n > r->limits->max_tensors)
+        return yir_diag(r->d, (struct yir_loc){.file = r->file}, E_LIMIT, "%zu tensors%s", n,
+                        YIR_RAISE(max_tensors));
     w->top = read_metadata(r, meta);
     if (!w->top) return -1;
     w->names = read_names(r, fe_get(w->top, "names"));

@@ -18,19 +18,6 @@ struct weights {
     struct fe_strmap names; /* -> index into pub.tensor */
 };
 
-#define MAX_FILE ((uint64_t)64 << 30)
-
-void fe_weights_limits_init(struct fe_weights_limits *l)
-{
-    *l = (struct fe_weights_limits){
-        .max_pickle = 64 << 20,
-        .max_ops = 8 << 20,
-        .max_tensor_bytes = (uint64_t)16 << 30,
-        .max_nodes = 200000,
-        .max_header = 16 << 20,
-    };
-}
-
 /* Elements. */
 
 /* Calls visit for each run of `n` elements along the last dimension, in row-major order; `at` is the place of
@@ -182,12 +169,10 @@ static const struct fe_weights *read_all(struct yir_arena *a, struct yir_diags *
                                          uint32_t file, const void *bytes, size_t len,
                                          const struct fe_weights_limits *limits)
 {
-    struct fe_weights_limits defaults;
-    fe_weights_limits_init(&defaults);
     struct weights *w = yir_alloc(a, sizeof *w);
     w->pub =
         (struct fe_weights){.path = yir_strdup(a, name), .file = file, .stored_in = "", .file_size = len};
-    if (read_kind(a, d, bytes, len, limits ? limits : &defaults, &w->pub) != 0) return NULL;
+    if (read_kind(a, d, bytes, len, limits ? limits : yir_limits_of(d), &w->pub) != 0) return NULL;
     fe_strmap_init(&w->names, a, w->pub.ntensor);
     for (size_t i = 0; i < w->pub.ntensor; i++) {
         const char *s = w->pub.tensor[i].name;
@@ -204,7 +189,8 @@ const struct fe_weights *fe_weights_open(struct yir_arena *a, struct yir_diags *
     const uint8_t *bytes;
     size_t len;
     uint32_t file = yir_diag_file(d, path, NULL, 0);
-    if (fe_infile_read(a, d, path, file, MAX_FILE, &bytes, &len) != 0) return NULL;
+    uint64_t most = (limits ? limits : yir_limits_of(d))->max_file;
+    if (fe_infile_read(a, d, path, file, most, YIR_RAISE(max_file), &bytes, &len) != 0) return NULL;
     return read_all(a, d, path, file, bytes, len, limits);
 }
 

@@ -5,6 +5,7 @@
 
 #include "ir/diag.h"
 #include "ir/dtype.h"
+#include "ir/limits.h"
 #include "value.h"
 
 #define FE_MAX_RANK 8
@@ -53,18 +54,11 @@ struct fe_weights {
     uint64_t file_size;
 };
 
-struct fe_weights_limits {
-    uint64_t max_pickle;       /* bytes, 64 MiB */
-    uint64_t max_ops;          /* 8 M */
-    uint64_t max_tensor_bytes; /* 16 GiB, and at most 4 x the file */
-    uint64_t max_nodes;        /* 200,000 objects visited, 100,000 tensors */
-    uint64_t max_header;       /* safetensors, 16 MiB */
-    bool allow_bad_crc;
-};
-void fe_weights_limits_init(struct fe_weights_limits *l); /* the defaults above (reliability.md section 3) */
+#define fe_weights_limits      yir_limits
+#define fe_weights_limits_init yir_limits_init
 
 /* Reads a file; the kind follows from its first bytes, not its name. NULL after reporting. limits NULL:
- * defaults. The result lives in the arena (mappings are released with it). Nothing in the file is
+ * those of d. The result lives in the arena (mappings are released with it). Nothing in the file is
  * executed. */
 const struct fe_weights *fe_weights_open(struct yir_arena *a, struct yir_diags *d, const char *path,
                                          const struct fe_weights_limits *limits);

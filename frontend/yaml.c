@@ -8,8 +8,6 @@
 #include <string.h>
 #include <yaml.h>
 
-enum { MAX_BYTES = 1 << 20, MAX_DEPTH = 32, MAX_NODES = 100000 };
-
 struct frame { /* a list or dict being filled */
     struct fe_value *v;
     size_t cap_item, cap_key;
@@ -27,7 +25,9 @@ struct reader {
     struct { /* last position computed: positions mostly ascend, lines may be long */
         size_t line, column, offset;
     } last;
-    struct frame stack[MAX_DEPTH];
+    const struct yir_limits *limits;
+    struct frame *stack;
+    size_t cap_stack;
     int depth;
     size_t nodes;
     struct fe_value *root;
@@ -91,8 +91,9 @@ static int add_key(struct reader *r, struct frame *f, struct fe_value *k)
 
 static int add_node(struct reader *r, struct fe_value *v)
 {
-    if (++r->nodes > MAX_NODES)
-        return yir_diag(r->diags, v->loc, E_LIMIT, "more than %d values in one file", MAX_NODES);
+    if (++r->nodes > r->limits->max_yaml_values)
+        return yir_diag(r->diags, v->loc, E_LIMIT, "more than %llu values in one file%s",
+                        (unsigned long long)r->limits->max_yaml_values, YIR_RAISE(max_yaml_values));
     if (r->depth == 0) {
         r->root = v;
         return 0;
@@ -139,8 +140,10 @@ static int open_node(struct reader *r, enum fe_kind kind, const yaml_char_t *anc
         return yir_diag(r->diags, v->loc, E_YAML_KEY, "a key must be a name or an integer, not %s",
                         fe_describe(r->arena, v));
     if (add_node(r, v)) return -1;
-    if (r->depth == MAX_DEPTH)
-        return yir_diag(r->diags, v->loc, E_LIMIT, "nested more than %d deep", MAX_DEPTH);
+    if ((uint64_t)r->depth == r->limits->max_yaml_depth)
+        return yir_diag(r->diags, v->loc, E_LIMIT, "nested more than %d deep%s", r->depth,
+                        YIR_RAISE(max_yaml_depth));
+    r->stack = yir_grow(r->arena, r->stack, &r->cap_stack, (size_t)r->depth + 1, sizeof *r->stack);
     struct frame *f = &r->stack[r->depth++];
     *f = (struct frame){.v = v};
     if (kind == FE_DICT) fe_strmap_init(&f->seen, r->arena, 8);
@@ -260,6 +263,7 @@ static const struct fe_value *parse(struct yir_arena *a, struct yir_diags *d, ui
     r->arena = a;
     r->diags = d;
     r->file = file;
+    r->limits = yir_limits_of(d);
     find_lines(r, text, len);
     if (read_events(r, text, len)) return NULL;
     if (!r->root) return yir_diag(d, whole, E_KIND, "the file is empty"), NULL;
@@ -271,8 +275,11 @@ const struct fe_value *fe_yaml_parse(struct yir_arena *a, struct yir_diags *d, c
 {
     char *copy = yir_strndup(a, text, len); /* the scanners below rely on a zero at the end */
     uint32_t file = yir_diag_file(d, name, copy, len);
-    if (len > MAX_BYTES)
-        return yir_diag(d, (struct yir_loc){file, 0, 0}, E_LIMIT, "more than %d bytes", MAX_BYTES), NULL;
+    uint64_t most = yir_limits_of(d)->max_yaml;
+    if (len > most)
+        return yir_diag(d, (struct yir_loc){file, 0, 0}, E_LIMIT, "more than %llu bytes%s",
+                        (unsigned long long)most, YIR_RAISE(max_yaml)),
+               NULL;
     return parse(a, d, file, copy, len);
 }
 
@@ -280,7 +287,9 @@ const struct fe_value *fe_yaml_read(struct yir_arena *a, struct yir_diags *d, co
 {
     const uint8_t *bytes;
     size_t len;
-    if (fe_infile_read(a, d, path, yir_diag_file(d, path, NULL, 0), MAX_BYTES, &bytes, &len)) return NULL;
+    if (fe_infile_read(a, d, path, yir_diag_file(d, path, NULL, 0), yir_limits_of(d)->max_yaml,
+                       YIR_RAISE(max_yaml), &bytes, &len))
+        return NULL;
     uint32_t file = yir_diag_file(d, path, (const char *)bytes, len);
     return parse(a, d, file, (const char *)bytes, len);
 }

@@ -10,8 +10,6 @@ enum {
     EOCD_SIZE = 22,
     EOCD64_SIZE = 56,
     LOCATOR_SIZE = 20,
-    MAX_NAME = 512,
-    MAX_ENTRIES = 65535,
     FLAG_ENCRYPTED = 0x0001,
     FLAG_DESCRIPTOR = 0x0008, /* CRC and sizes follow the data */
     FLAG_STRONG = 0x2040,
@@ -154,9 +152,10 @@ static int read_end(struct reader *r, uint64_t *n)
     if (!within(r->central, size, r->central_end) || r->central + size != r->central_end) {
         return BAD(r, eocd, "the central directory is not where the end record says");
     }
-    if (*n > MAX_ENTRIES) {
-        return yir_diag_bin(r->d, r->file, eocd, E_LIMIT, "the archive has more than %d entries",
-                            MAX_ENTRIES);
+    uint64_t most = yir_limits_of(r->d)->max_zip_entries;
+    if (*n > most) {
+        return yir_diag_bin(r->d, r->file, eocd, E_LIMIT, "the archive has more than %llu entries%s",
+                            (unsigned long long)most, YIR_RAISE(max_zip_entries));
     }
     if (*n == 0) return BAD(r, eocd, "the archive is empty");
     return 0;
@@ -195,7 +194,7 @@ static bool read_extra64(const uint8_t *extra, uint64_t len, uint64_t *const *fi
 /* A path that could be unpacked anywhere, or read in two ways, has no place in a weights file. */
 static bool name_ok(const char *s, size_t n)
 {
-    if (n == 0 || n > MAX_NAME || s[0] == '/' || memchr(s, 0, n) || memchr(s, '\\', n)) return false;
+    if (n == 0 || s[0] == '/' || memchr(s, 0, n) || memchr(s, '\\', n)) return false;
     for (size_t at = 0; at < n;) {
         const char *slash = memchr(s + at, '/', n - at);
         size_t part = slash ? (size_t)(slash - s) - at : n - at;
@@ -214,6 +213,10 @@ static int central_entry(struct reader *r, uint64_t *at, struct fe_zip_entry *e,
     uint64_t name = get16(p + 28), extra = get16(p + 30), comment = get16(p + 32);
     if (!within(*at + CENTRAL_SIZE, name + extra + comment, r->central_end)) {
         return BAD(r, *at, "an entry of the central directory runs past its end");
+    }
+    if (name > yir_limits_of(r->d)->max_zip_name) {
+        return yir_diag_bin(r->d, r->file, *at, E_LIMIT, "an entry's name has %llu bytes%s",
+                            (unsigned long long)name, YIR_RAISE(max_zip_name));
     }
     if (!name_ok((const char *)p + CENTRAL_SIZE, name)) {
         return BAD(r, *at,

@@ -4,7 +4,7 @@
 #ifndef FE_ZIP_H
 #define FE_ZIP_H
 
-#include "ir/diag.h"
+#include "ir/limits.h"
 #include "strmap.h"
 
 struct fe_zip_entry {

@@ -30,6 +30,7 @@ struct yir_diags {
     size_t ndiag, cap_diag;
     int errors;
     enum yir_class cls;
+    const struct yir_limits *limits;
     void (*sink)(void *user, const struct yir_diag *);
     void *user;
 };
@@ -41,6 +42,16 @@ struct yir_diags *yir_diags_new(struct yir_arena *a, void (*sink)(void *user, co
     d->sink = sink;
     d->user = user;
     return d;
+}
+
+void yir_diags_set_limits(struct yir_diags *d, const struct yir_limits *l)
+{
+    d->limits = l;
+}
+
+const struct yir_limits *yir_diags_limits(const struct yir_diags *d)
+{
+    return d->limits;
 }
 
 uint32_t yir_diag_file(struct yir_diags *d, const char *name, const char *text, size_t len)

@@ -37,6 +37,11 @@ struct yir_diags; /* the collection; lives in its arena */
 struct yir_diags *yir_diags_new(struct yir_arena *a, void (*sink)(void *user, const struct yir_diag *),
                                 void *user);
 
+/* Limits for the readers that report here (limits.h); borrowed. NULL until set. */
+struct yir_limits;
+void yir_diags_set_limits(struct yir_diags *d, const struct yir_limits *l);
+const struct yir_limits *yir_diags_limits(const struct yir_diags *d);
+
 /* Makes a file known; text (may be NULL for binary files) is borrowed and must outlive the collection. */
 uint32_t yir_diag_file(struct yir_diags *d, const char *name, const char *text, size_t len);
 const char *yir_diag_file_name(const struct yir_diags *d, uint32_t file); /* "" for 0 */

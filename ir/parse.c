@@ -27,12 +27,7 @@
 #include "scan.h"
 
 enum {
-    MAX_TEXT = 64 << 20,
-    MAX_OPS = 1 << 16,
-    MAX_WEIGHTS = 100000,
     MAX_INPUTS = 128,
-    MAX_OUTPUTS = 4096,
-    MAX_BUFS = 1 << 14,
     MAX_SRC = 64,
     MAX_WORDS = 16
 };
@@ -42,6 +37,7 @@ enum {
 struct parser {
     struct yir_scan s;
     struct yir_func *f;
+    const struct yir_limits *limits;
     bool in_kernel;
     struct yir_place *place;
     size_t cap_place;
@@ -114,12 +110,17 @@ static yir_ref find_input(const struct yir_func *f, struct yir_span w)
     return YIR_NONE;
 }
 
+static const char *keep(struct parser *p, struct yir_span w)
+{
+    return yir_strndup(p->f->arena, w.s, w.n);
+}
+
 static yir_ref find_weight(struct parser *p, struct yir_span w)
 {
-    char name[YIR_MAX_NAME + 1];
-    memcpy(name, w.s, w.n);
-    name[w.n] = 0;
-    return yir_find_weight(p->f, name);
+    struct yir_arena_mark mark = yir_arena_mark(p->f->arena);
+    yir_ref r = yir_find_weight(p->f, keep(p, w));
+    yir_arena_reset(p->f->arena, mark);
+    return r;
 }
 
 static int take_ref(struct parser *p, yir_ref *out)
@@ -146,11 +147,6 @@ static int take_ref(struct parser *p, yir_ref *out)
 
 /* --- lines before the ops ----------------------------------------------------------------------------------- */
 
-static const char *keep(struct parser *p, struct yir_span w)
-{
-    return yir_strndup(p->f->arena, w.s, w.n);
-}
-
 static int parse_model(struct parser *p)
 {
     struct yir_span w;
@@ -175,9 +171,9 @@ static int parse_image(struct parser *p)
 }
 
 /* Count of things of one kind, and whether a name is free. */
-static int check_new(struct parser *p, struct yir_span w, size_t have, size_t max, bool taken)
+static int check_new(struct parser *p, struct yir_span w, size_t have, uint64_t max, const char *raise, bool taken)
 {
-    if (have >= max) return FAIL(p, w.s, E_LIMIT, "there are more than %zu of these", max);
+    if (have >= max) return FAIL(p, w.s, E_LIMIT, "there are more than %llu of these%s", (unsigned long long)max, raise);
     if (taken) return FAIL(p, w.s, E_IR_SYNTAX, "%.*s stands twice", (int)w.n, w.s);
     return 0;
 }
@@ -188,7 +184,7 @@ static int parse_in(struct parser *p)
     yir_type ty;
     if (yir_expect(&p->s, '%') || yir_take_name(&p->s, &w)) return -1;
     if (all_digits(w)) return FAIL(p, w.s, E_IR_SYNTAX, "an input's name must not be a number");
-    if (check_new(p, w, p->f->ninput, MAX_INPUTS, yir_kind(find_input(p->f, w)) != YIR_NIL)) return -1;
+    if (check_new(p, w, p->f->ninput, MAX_INPUTS, "", yir_kind(find_input(p->f, w)) != YIR_NIL)) return -1;
     if (yir_expect(&p->s, ':') || take_type(p, &ty)) return -1;
     yir_add_input(p->f, keep(p, w), ty);
     return 0;
@@ -199,7 +195,8 @@ static int parse_weight(struct parser *p)
     struct yir_span w;
     yir_type ty;
     if (yir_expect(&p->s, '$') || yir_take_name(&p->s, &w)) return -1;
-    if (check_new(p, w, p->f->nweight, MAX_WEIGHTS, yir_kind(find_weight(p, w)) != YIR_NIL)) return -1;
+    bool taken = yir_kind(find_weight(p, w)) != YIR_NIL;
+    if (check_new(p, w, p->f->nweight, p->limits->max_ir_weights, YIR_RAISE(max_ir_weights), taken)) return -1;
     if (yir_expect(&p->s, ':') || take_type(p, &ty)) return -1;
     yir_add_weight(p->f, keep(p, w), ty, NULL);
     return 0;
@@ -238,13 +235,14 @@ static int parse_buf(struct parser *p)
     const char *at = p->s.p;
     if (yir_take_index(&p->s, 'b', UINT32_MAX, &i)) return -1;
     if (i != f->nbuf) return FAIL(p, at, E_IR_SYNTAX, "buffers are numbered in order: expected b%u", f->nbuf);
-    if (i == MAX_BUFS) return FAIL(p, at, E_LIMIT, "there are more than %d buffers", MAX_BUFS);
+    if (i == p->limits->max_ir_buffers)
+        return FAIL(p, at, E_LIMIT, "there are more than %llu buffers%s", (unsigned long long)i, YIR_RAISE(max_ir_buffers));
     if (take_place_of(p, &b) || yir_take_field(&p->s, "bytes", MAX_BYTES, &b.bytes)) return -1;
     if (yir_accept_text(&p->s, "at") && (yir_expect(&p->s, '=') || yir_take_uint(&p->s, MAX_BYTES, &b.offset)))
         return -1;
     if (yir_accept_text(&p->s, "live") &&
-        (yir_expect(&p->s, '=') || yir_take_uint(&p->s, MAX_OPS, &first) || yir_expect_text(&p->s, "..") ||
-         yir_take_uint(&p->s, MAX_OPS, &last)))
+        (yir_expect(&p->s, '=') || yir_take_uint(&p->s, p->limits->max_ir_ops, &first) || yir_expect_text(&p->s, "..") ||
+         yir_take_uint(&p->s, p->limits->max_ir_ops, &last)))
         return -1;
     b.first = (uint32_t)first;
     b.last = (uint32_t)last;
@@ -267,7 +265,7 @@ static int take_knobs(struct parser *p, struct yir_kernel *k)
         struct yir_span w = yir_take(&p->s, yir_is_word_char);
         if (!w.n || yir_expect(&p->s, '=')) return w.n ? -1 : SYNTAX(p, "expected a knob or '{'");
         struct yir_span v = yir_take(&p->s, is_knob_char);
-        if (!v.n || s.len > YIR_MAX_NAME) return SYNTAX(p, "a knob needs a short value");
+        if (!v.n || s.len > p->limits->max_name) return SYNTAX(p, "a knob needs a short value");
         if (yir_span_is(w, "family") && !s.len && !k->family[0]) {
             k->family = keep(p, v);
             continue;
@@ -289,7 +287,8 @@ static int parse_kernel(struct parser *p)
     if (yir_take_index(&p->s, 'k', UINT32_MAX, &i)) return -1;
     if (i != f->nkernel + UINT64_C(1))
         return FAIL(p, at, E_IR_SYNTAX, "kernels are numbered in order: expected k%u", f->nkernel + 1);
-    if (i > MAX_OPS) return FAIL(p, at, E_LIMIT, "there are more than %d kernels", MAX_OPS);
+    if (i > p->limits->max_ir_ops)
+        return FAIL(p, at, E_LIMIT, "there are more than %llu kernels%s", (unsigned long long)i - 1, YIR_RAISE(max_ir_ops));
     if (take_knobs(p, &k)) return -1;
     f->kernel = yir_grow(f->arena, f->kernel, &f->cap_kernel, f->nkernel + 1u, sizeof *f->kernel);
     f->kernel[f->nkernel++] = k;
@@ -451,7 +450,8 @@ static int take_op_line(struct parser *p, struct op_line *l)
     if (yir_take_index(&p->s, '%', UINT32_MAX, &i)) return -1;
     if (i != p->f->nop)
         return FAIL(p, l->at, E_IR_SYNTAX, "values are numbered in order: expected %%%u", p->f->nop);
-    if (i > MAX_OPS) return FAIL(p, l->at, E_LIMIT, "there are more than %d ops", MAX_OPS);
+    if (i > p->limits->max_ir_ops)
+        return FAIL(p, l->at, E_LIMIT, "there are more than %llu ops%s", (unsigned long long)i - 1, YIR_RAISE(max_ir_ops));
     if (yir_expect(&p->s, '=')) return -1;
     struct yir_span w = yir_take(&p->s, yir_is_word_char);
     if (!yir_op_by_name(w.s, w.n, &l->code)) return unknown_op(p, w);
@@ -513,7 +513,9 @@ static int parse_output(struct parser *p, bool layer)
     if (p->in_kernel) return SYNTAX(p, "the kernel is not closed");
     if (yir_take_name(&p->s, &w)) return -1;
     const char *name = keep(p, w);
-    if (check_new(p, w, p->f->noutput, MAX_OUTPUTS, output_named(p->f, name, &i))) return -1;
+    if (check_new(p, w, p->f->noutput, p->limits->max_ir_outputs, YIR_RAISE(max_ir_outputs),
+                  output_named(p->f, name, &i)))
+        return -1;
     if (yir_expect(&p->s, '=') || take_ref(p, &r)) return -1;
     yir_add_output(p->f, name, r, layer);
     return 0;
@@ -566,12 +568,12 @@ static int resolve_outputs(struct parser *p)
 struct yir_func *yir_parse(struct yir_arena *a, struct yir_types *t, struct yir_diags *d, const char *file,
                            const char *text, size_t len)
 {
-    struct parser p = {.s = {.diags = d, .p = text, .end = text + len, .line = text}};
+    struct parser p = {.s = {.diags = d, .p = text, .end = text + len, .line = text}, .limits = yir_limits_of(d)};
     p.s.file = yir_diag_file(d, file, text, len);
     p.f = yir_func_new(a, t, d, "");
-    if (len > MAX_TEXT) {
-        yir_diag(d, (struct yir_loc){.file = p.s.file}, E_LIMIT, "the text is longer than %d MiB",
-                 MAX_TEXT >> 20);
+    if (len > p.limits->max_ir) {
+        yir_diag(d, (struct yir_loc){.file = p.s.file}, E_LIMIT, "the text is longer than %llu bytes%s",
+                 (unsigned long long)p.limits->max_ir, YIR_RAISE(max_ir));
         return NULL;
     }
     if (parse_lines(&p) || resolve_outputs(&p)) return NULL;

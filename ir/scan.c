@@ -82,8 +82,10 @@ int yir_take_name(struct yir_scan *s, struct yir_span *out)
 {
     *out = yir_take(s, yir_is_name_char);
     if (!out->n) return YIR_SCAN_SYNTAX(s, "expected a name (letters, digits, '.', '_', '-')");
-    if (out->n > YIR_MAX_NAME)
-        return YIR_SCAN_FAIL(s, out->s, E_LIMIT, "the name is longer than %d characters", YIR_MAX_NAME);
+    uint64_t most = yir_limits_of(s->diags)->max_name;
+    if (out->n > most)
+        return YIR_SCAN_FAIL(s, out->s, E_LIMIT, "the name is longer than %llu characters%s", (unsigned long long)most,
+                             YIR_RAISE(max_name));
     return 0;
 }
 

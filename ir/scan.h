@@ -3,9 +3,7 @@
 #ifndef YIR_SCAN_H
 #define YIR_SCAN_H
 
-#include "diag.h"
-
-enum { YIR_MAX_NAME = 512 };
+#include "limits.h"
 
 struct yir_scan {
     struct yir_diags *diags;

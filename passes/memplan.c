@@ -108,9 +108,10 @@ static int place_lives(struct yir_func *f, struct pass *p)
         insert(placed, i, life[i]);
         f->buf[life[i].buf].offset = life[i].begin;
         if (life[i].begin + life[i].bytes > size) size = life[i].begin + life[i].bytes;
-        if (size > UINT64_C(1) << 50)
+        if (size > yir_limits_of(p->diags)->max_activations)
             return yir_diag(p->diags, (struct yir_loc){0}, E_LIMIT,
-                            "the values of a batch of %d do not fit into memory", p->opts->max_batch);
+                            "the values of a batch of %d take more than %llu bytes%s", p->opts->max_batch,
+                            (unsigned long long)yir_limits_of(p->diags)->max_activations, YIR_RAISE(max_activations));
     }
     f->arena_size = size;
     return 0;

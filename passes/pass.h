@@ -3,6 +3,7 @@
 #define PASS_H
 
 #include "ir/ir.h"
+#include "ir/limits.h"
 
 struct pass_opts {
     int max_batch;          /* buffers are planned for this many images; >= 1 */

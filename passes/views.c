@@ -136,9 +136,11 @@ static int place_all(struct views *v)
         if (f->op[i].flags && !f->place[i].buf) return report(v, i, "a slice of a weight is no view");
     }
     for (uint32_t i = 0; i < f->nbuf; i++)
-        if (f->buf[i].bytes > UINT64_C(1) << 50)
+        if (f->buf[i].bytes > yir_limits_of(v->p->diags)->max_activations)
             return yir_diag(v->p->diags, (struct yir_loc){0}, E_LIMIT,
-                            "the values of a batch of %d do not fit into memory", v->p->opts->max_batch);
+                            "the values of a batch of %d take more than %llu bytes%s", v->p->opts->max_batch,
+                            (unsigned long long)yir_limits_of(v->p->diags)->max_activations,
+                            YIR_RAISE(max_activations));
     return 0;
 }
 

@@ -254,7 +254,10 @@ Test(zip, names)
     expect_names("a\\b", "c", "not allowed");
     expect_names("", "c", "not allowed");
     memset(longest, 'n', 513);
-    expect_names(longest, "c", "not allowed");
+    const struct ptwrite_record too_long[] = {{longest, "x", 1}};
+    size_t n;
+    uint8_t *archive = ptwrite_archive(&w, too_long, 1, &n);
+    expect(archive, n, E_LIMIT, "zip-name-bytes");
     longest[512] = 0;
     expect_names(longest, "c", NULL);
     size_t len;
