@@ -12,6 +12,10 @@ static int bad(struct yir_diags *d, const struct cg_modview *v, uint64_t at, con
 
 static int check_digest(struct yir_diags *d, const struct cg_modview *v, const struct ym_header *h)
 {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    (void)d, (void)v, (void)h;
+    return 0;
+#else
     static const unsigned char zero[sizeof h->digest];
     size_t at = offsetof(struct ym_header, digest), after = at + sizeof h->digest;
     XXH3_state_t *state = XXH3_createState();
@@ -25,6 +29,7 @@ static int check_digest(struct yir_diags *d, const struct cg_modview *v, const s
     XXH3_freeState(state);
     if (memcmp(&digest, h->digest, sizeof digest)) return bad(d, v, at, "the digest does not match: the file is damaged");
     return 0;
+#endif
 }
 
 static int check_header(struct yir_diags *d, struct cg_modview *v)

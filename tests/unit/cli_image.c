@@ -1,5 +1,6 @@
 #include "frontend/cli/fileio.h"
 #include "frontend/cli/image.h"
+#include "picwrite.h"
 #include "sha256.h"
 
 #include <criterion/criterion.h>
@@ -11,11 +12,6 @@
 
 #include <jpeglib.h>
 #include <png.h>
-
-struct bytes {
-    uint8_t *p;
-    size_t n;
-};
 
 /* --- stored digests --- */
 
@@ -72,56 +68,9 @@ Test(cli_image, sha256_of_known_text)
 
 /* --- pictures made here --- */
 
-enum { W = 19, H = 11 };
+enum { W = PICWRITE_W, H = PICWRITE_H };
 
-static uint8_t shade(int x, int y, int c)
-{
-    return (uint8_t)(20 + 11 * x + (c == 1 ? 9 : 3) * y + 40 * c);
-}
-
-/* One entry: Orientation, SHORT, count 1. */
-static size_t make_exif(uint8_t *out, int orientation, int big)
-{
-    static const uint8_t little[26] = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0};
-    static const uint8_t large[26] = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 3, 0, 0, 0, 1};
-    memcpy(out, big ? large : little, 26);
-    out[big ? 19 : 18] = (uint8_t)orientation;
-    return 26;
-}
-
-static struct bytes make_jpeg(int components, J_COLOR_SPACE space, int orientation, int progressive)
-{
-    struct jpeg_compress_struct j;
-    struct jpeg_error_mgr errors;
-    uint8_t *out = NULL, row[W * 4], marker[64] = "Exif\0";
-    unsigned long n = 0;
-    j.err = jpeg_std_error(&errors);
-    jpeg_create_compress(&j);
-    jpeg_mem_dest(&j, &out, &n);
-    j.image_width = W;
-    j.image_height = H;
-    j.input_components = components;
-    j.in_color_space = space;
-    jpeg_set_defaults(&j);
-    jpeg_set_quality(&j, 95, TRUE);
-    if (progressive)
-        jpeg_simple_progression(&j);
-    jpeg_start_compress(&j, TRUE);
-    if (orientation)
-        jpeg_write_marker(&j, JPEG_APP0 + 1, marker,
-                          6 + (unsigned)make_exif(marker + 6, orientation, orientation % 2));
-    for (int y = 0; y < H; y++) {
-        JSAMPROW rows[1] = {row};
-        for (int i = 0; i < W * components; i++)
-            row[i] = shade(i / components, y, i % components);
-        jpeg_write_scanlines(&j, rows, 1);
-    }
-    jpeg_finish_compress(&j);
-    jpeg_destroy_compress(&j);
-    return (struct bytes){out, n};
-}
-
-static void decode(struct cli_image *im, struct bytes b)
+static void decode(struct cli_image *im, struct picwrite b)
 {
     struct cli_error e = {.text = ""};
     cr_assert_eq(cli_image_decode(im, "made", b.p, b.n, &e), 0, "%s", e.text);
@@ -150,11 +99,11 @@ static void upright(int orientation, int x, int y, int *u, int *v)
 
 Test(cli_image, all_orientations_of_jpeg)
 {
-    struct bytes plain = make_jpeg(3, JCS_RGB, 0, 0);
+    struct picwrite plain = picwrite_jpeg(3, JCS_RGB, 0, 0);
     struct cli_image stored, im;
     decode(&stored, plain);
     for (int o = 1; o <= 9; o++) {
-        struct bytes b = make_jpeg(3, JCS_RGB, o, 0);
+        struct picwrite b = picwrite_jpeg(3, JCS_RGB, o, 0);
         decode(&im, b);
         cr_assert_eq(im.width, o >= 5 && o <= 8 ? H : W);
         for (int i = 0; i < W * H; i++) {
@@ -172,7 +121,7 @@ Test(cli_image, all_orientations_of_jpeg)
 Test(cli_image, broken_exif_means_upright)
 {
     uint8_t good[26], block[26];
-    make_exif(good, 6, 0);
+    picwrite_exif(good, 6, 0);
     cr_assert_eq(cli_exif_orientation(good, sizeof good), 6);
     for (size_t n = 0; n < 20; n++) {
         uint8_t *cut = malloc(n ? n : 1); /* exact, so that reading on is seen by the sanitizer */
@@ -194,12 +143,12 @@ Test(cli_image, broken_exif_means_upright)
 Test(cli_image, grey_and_progressive_jpeg)
 {
     struct cli_image im;
-    struct bytes grey = make_jpeg(1, JCS_GRAYSCALE, 0, 0), slow = make_jpeg(3, JCS_RGB, 0, 1);
+    struct picwrite grey = picwrite_jpeg(1, JCS_GRAYSCALE, 0, 0), slow = picwrite_jpeg(3, JCS_RGB, 0, 1);
     decode(&im, grey);
     for (int i = 0; i < W * H; i++) {
         const uint8_t *p = pixel(&im, i % W, i / W);
         cr_assert(p[0] == p[1] && p[1] == p[2]);
-        cr_assert_leq(abs(p[0] - shade(i % W, i / W, 0)), 8);
+        cr_assert_leq(abs(p[0] - picwrite_shade(i % W, i / W, 0)), 8);
     }
     cli_image_free(&im);
     decode(&im, slow);
@@ -212,13 +161,13 @@ Test(cli_image, grey_and_progressive_jpeg)
 /* 255 is no ink: full light from the black plate leaves the three others as they are. */
 Test(cli_image, inks_become_light)
 {
-    struct bytes b = make_jpeg(4, JCS_CMYK, 0, 0);
+    struct picwrite b = picwrite_jpeg(4, JCS_CMYK, 0, 0);
     struct cli_image im;
     decode(&im, b);
     for (int i = 0; i < W * H; i++) {
         const uint8_t *p = pixel(&im, i % W, i / W);
         for (int c = 0; c < 3; c++) {
-            int light = shade(i % W, i / W, c) * shade(i % W, i / W, 3) / 255;
+            int light = picwrite_shade(i % W, i / W, c) * picwrite_shade(i % W, i / W, 3) / 255;
             cr_assert_leq(abs(p[c] - light), 24, "%d: %d, not %d", i, p[c], light);
         }
     }
@@ -227,43 +176,6 @@ Test(cli_image, inks_become_light)
 }
 
 /* --- PNG --- */
-
-static void append(png_structp png, png_bytep p, size_t n)
-{
-    struct bytes *b = png_get_io_ptr(png);
-    b->p = realloc(b->p, b->n + n);
-    memcpy(b->p + b->n, p, n);
-    b->n += n;
-}
-
-static struct bytes make_png(int colour, int bits, int interlaced, int orientation)
-{
-    struct bytes b = {NULL, 0};
-    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
-    png_infop info = png_create_info_struct(png);
-    png_color palette[16];
-    uint8_t rows[H][W * 8], exif[26];
-    png_bytep row[H];
-    for (int y = 0; y < H; y++) {
-        row[y] = rows[y];
-        for (int i = 0; i < W * 8; i++)
-            rows[y][i] = (uint8_t)(7 * i + 31 * y);
-    }
-    for (int i = 0; i < 16; i++)
-        palette[i] = (png_color){(uint8_t)(i * 16), (uint8_t)(255 - i), (uint8_t)(i * i)};
-    png_set_write_fn(png, &b, append, NULL);
-    png_set_IHDR(png, info, W, H, bits, colour, interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
-                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-    if (colour == PNG_COLOR_TYPE_PALETTE)
-        png_set_PLTE(png, info, palette, 16);
-    if (orientation)
-        png_set_eXIf_1(png, info, (png_uint_32)make_exif(exif, orientation, 1), exif);
-    png_write_info(png, info);
-    png_write_image(png, row);
-    png_write_end(png, info);
-    png_destroy_write_struct(&png, &info);
-    return b;
-}
 
 static const struct png_case {
     int colour, bits, samples; /* of a pixel */
@@ -301,7 +213,7 @@ Test(cli_image, every_kind_of_png)
 {
     for (size_t i = 0; i < 2 * sizeof png_cases / sizeof *png_cases; i++) {
         const struct png_case *c = &png_cases[i / 2];
-        struct bytes b = make_png(c->colour, c->bits, i % 2, 0);
+        struct picwrite b = picwrite_png(c->colour, c->bits, i % 2, 0);
         struct cli_image im;
         decode(&im, b);
         check_png(c, &im);
@@ -312,7 +224,7 @@ Test(cli_image, every_kind_of_png)
 
 Test(cli_image, orientation_of_png)
 {
-    struct bytes b = make_png(PNG_COLOR_TYPE_RGB, 8, 0, 6);
+    struct picwrite b = picwrite_png(PNG_COLOR_TYPE_RGB, 8, 0, 6);
     struct cli_image im;
     decode(&im, b);
     cr_expect_eq(im.width, H);
@@ -322,7 +234,7 @@ Test(cli_image, orientation_of_png)
 
 /* --- what is no picture --- */
 
-static void check_cuts(struct bytes b, size_t accepted_tail)
+static void check_cuts(struct picwrite b, size_t accepted_tail)
 {
     for (size_t n = 0; n < b.n; n++) {
         struct cli_image im;
@@ -342,15 +254,15 @@ static void check_cuts(struct bytes b, size_t accepted_tail)
 
 Test(cli_image, every_truncation_is_refused)
 {
-    check_cuts(make_jpeg(3, JCS_RGB, 6, 0), 2); /* the end marker may be missing */
-    check_cuts(make_jpeg(3, JCS_RGB, 0, 1), 2);
-    check_cuts(make_png(PNG_COLOR_TYPE_RGB, 8, 0, 0), 0);
+    check_cuts(picwrite_jpeg(3, JCS_RGB, 6, 0), 2); /* the end marker may be missing */
+    check_cuts(picwrite_jpeg(3, JCS_RGB, 0, 1), 2);
+    check_cuts(picwrite_png(PNG_COLOR_TYPE_RGB, 8, 0, 0), 0);
 }
 
 Test(cli_image, flipped_bits_do_no_harm)
 {
-    struct bytes all[] = {make_jpeg(3, JCS_RGB, 6, 1), make_jpeg(4, JCS_CMYK, 0, 0),
-                          make_png(PNG_COLOR_TYPE_PALETTE, 4, 1, 6)};
+    struct picwrite all[] = {picwrite_jpeg(3, JCS_RGB, 6, 1), picwrite_jpeg(4, JCS_CMYK, 0, 0),
+                          picwrite_png(PNG_COLOR_TYPE_PALETTE, 4, 1, 6)};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
         for (size_t i = 0; i < all[k].n; i++) {
             struct cli_image im;
@@ -394,7 +306,7 @@ Test(cli_image, the_error_says_what_the_file_is)
 
 Test(cli_image, limits_hold)
 {
-    struct bytes b = make_png(PNG_COLOR_TYPE_RGB, 8, 0, 0);
+    struct picwrite b = picwrite_png(PNG_COLOR_TYPE_RGB, 8, 0, 0);
     static const uint32_t sides[][2] = {{65536, 1}, {1, 65536}, {16385, 16384}, {0x7fffffff, 0x7fffffff}};
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
         struct cli_image im;
@@ -411,7 +323,7 @@ Test(cli_image, limits_hold)
 /* A progressive file repeats its last scan, as an attacker would to make a small file cost hours. */
 Test(cli_image, too_many_scans)
 {
-    struct bytes b = make_jpeg(3, JCS_RGB, 0, 1);
+    struct picwrite b = picwrite_jpeg(3, JCS_RGB, 0, 1);
     size_t scan = b.n;
     while (!(b.p[scan - 1] == 0xda && b.p[scan - 2] == 0xff))
         scan--;
@@ -433,7 +345,7 @@ Test(cli_image, too_many_scans)
 /* A small file may claim to be huge; a progressive one would make us hold all of it. */
 Test(cli_image, huge_progressive_jpeg)
 {
-    struct bytes b = make_jpeg(3, JCS_RGB, 0, 1);
+    struct picwrite b = picwrite_jpeg(3, JCS_RGB, 0, 1);
     size_t at = 0;
     while (!(b.p[at] == 0xff && b.p[at + 1] == 0xc2))
         at++;

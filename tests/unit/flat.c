@@ -1,10 +1,10 @@
 /* Flat linking: each kind of relocation by hand-made objects, what must be refused, and damaged objects. */
 #include <criterion/criterion.h>
-#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/codegen.h"
+#include "elfbuild.h"
 
 static struct yir_arena *a;
 static struct yir_diags *d;
@@ -22,82 +22,11 @@ static void teardown(void)
 
 TestSuite(flat, .init = setup, .fini = teardown);
 
-/* An object of the sections .text (64 bytes; function k at 16), .rodata (32 bytes; object r at 8), .eh_frame, relocations
- * of .text, symbols, strings. Symbols: 1 = k, 2 = r, 3 = undefined `expf`, 4 = section .rodata. */
-enum { TEXT = 1, RODATA, EH, RELA, SYMTAB, STRTAB, SHSTRTAB, NSECTION };
-enum { SYM_K = 1, SYM_R, SYM_EXPF, SYM_RODATA, NSYM };
-enum { K_AT = 16, R_AT = 8, TEXT_SIZE = 64, RODATA_SIZE = 32 };
-
-static const char strings[] = "\0k\0r\0expf";
-static const char names[] = "\0.text\0.rodata\0.eh_frame\0.rela.text\0.symtab\0.strtab\0.shstrtab";
-
-struct image {
-    Elf64_Ehdr h;
-    Elf64_Shdr section[NSECTION];
-    unsigned char text[TEXT_SIZE], rodata[RODATA_SIZE], eh[16];
-    Elf64_Rela rela[2];
-    Elf64_Sym sym[NSYM];
-    char strings[sizeof strings], names[sizeof names];
-};
-
-static void set_section(struct image *m, int i, const char *name, unsigned type, unsigned flags, size_t at, size_t size)
-{
-    size_t n = 0;
-    while (strcmp(names + n, name)) n += strlen(names + n) + 1;
-    m->section[i] = (Elf64_Shdr){.sh_name = (Elf64_Word)n,
-                                 .sh_type = type,
-                                 .sh_flags = flags,
-                                 .sh_offset = at,
-                                 .sh_size = size,
-                                 .sh_addralign = 16};
-}
-
-#define PART(field) offsetof(struct image, field), sizeof((struct image *)0)->field
-
-static void make(struct image *m, unsigned machine)
-{
-    memset(m, 0, sizeof *m);
-    memcpy(m->h.e_ident, ELFMAG, SELFMAG);
-    m->h.e_ident[EI_CLASS] = ELFCLASS64;
-    m->h.e_ident[EI_DATA] = ELFDATA2LSB;
-    m->h.e_type = ET_REL;
-    m->h.e_machine = (Elf64_Half)machine;
-    m->h.e_shoff = offsetof(struct image, section);
-    m->h.e_shentsize = sizeof(Elf64_Shdr);
-    m->h.e_shnum = NSECTION;
-    m->h.e_shstrndx = SHSTRTAB;
-    set_section(m, TEXT, ".text", SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, PART(text));
-    set_section(m, RODATA, ".rodata", SHT_PROGBITS, SHF_ALLOC, PART(rodata));
-    set_section(m, EH, ".eh_frame", SHT_PROGBITS, SHF_ALLOC, PART(eh));
-    set_section(m, RELA, ".rela.text", SHT_RELA, 0, PART(rela));
-    set_section(m, SYMTAB, ".symtab", SHT_SYMTAB, 0, PART(sym));
-    set_section(m, STRTAB, ".strtab", SHT_STRTAB, 0, PART(strings));
-    set_section(m, SHSTRTAB, ".shstrtab", SHT_STRTAB, 0, PART(names));
-    m->section[TEXT].sh_addralign = 64;
-    m->section[RELA].sh_entsize = sizeof(Elf64_Rela);
-    m->section[RELA].sh_link = SYMTAB;
-    m->section[RELA].sh_info = TEXT;
-    m->section[SYMTAB].sh_entsize = sizeof(Elf64_Sym);
-    m->section[SYMTAB].sh_link = STRTAB;
-    m->sym[SYM_K] = (Elf64_Sym){1, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0, TEXT, K_AT, 8};
-    m->sym[SYM_R] = (Elf64_Sym){3, ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), 0, RODATA, R_AT, 4};
-    m->sym[SYM_EXPF] = (Elf64_Sym){5, ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE), 0, SHN_UNDEF, 0, 0};
-    m->sym[SYM_RODATA] = (Elf64_Sym){0, ELF64_ST_INFO(STB_LOCAL, STT_SECTION), 0, RODATA, 0, 0};
-    memcpy(m->strings, strings, sizeof strings);
-    memcpy(m->names, names, sizeof names);
-    for (int i = 0; i < RODATA_SIZE; i++) m->rodata[i] = (unsigned char)(i + 1);
-}
-
-static void relocation(struct image *m, int i, uint64_t at, unsigned type, unsigned sym, int64_t addend)
-{
-    m->rela[i] = (Elf64_Rela){at, ELF64_R_INFO((uint64_t)sym, type), addend};
-}
-
 static void *blob;
 static size_t blob_size;
 static uint64_t entry;
 
-static int flatten(const struct image *m)
+static int flatten(const struct elfbuild *m)
 {
     struct cg_object o = {.data = m, .size = sizeof *m, .symbol = "k"};
     int rc = cg_flatten(a, d, &o, 1, &blob, &blob_size);
@@ -105,7 +34,7 @@ static int flatten(const struct image *m)
     return rc;
 }
 
-static void expect_refused(const struct image *m, const char *says)
+static void expect_refused(const struct elfbuild *m, const char *says)
 {
     size_t n = yir_diag_count(d);
     cr_assert_eq(flatten(m), -1, "accepted, but: %s", says);
@@ -124,42 +53,42 @@ static uint32_t word(size_t at)
 
 Test(flat, layout)
 {
-    static struct image m;
-    make(&m, EM_X86_64);
+    static struct elfbuild m;
+    elfbuild_init(&m, EM_X86_64);
     cr_assert_eq(flatten(&m), 0);
-    cr_expect_eq(entry, K_AT);
-    cr_expect_eq(blob_size, TEXT_SIZE + RODATA_SIZE, "unwind tables are left out");
-    cr_expect_eq(memcmp((char *)blob + TEXT_SIZE, m.rodata, RODATA_SIZE), 0);
+    cr_expect_eq(entry, EB_K_AT);
+    cr_expect_eq(blob_size, EB_TEXT_SIZE + EB_RODATA_SIZE, "unwind tables are left out");
+    cr_expect_eq(memcmp((char *)blob + EB_TEXT_SIZE, m.rodata, EB_RODATA_SIZE), 0);
 }
 
 Test(flat, several_objects)
 {
-    static struct image m[3];
+    static struct elfbuild m[3];
     struct cg_object o[3];
     for (int i = 0; i < 3; i++) {
-        make(&m[i], EM_X86_64);
-        relocation(&m[i], 0, 20, R_X86_64_PC32, SYM_R, -4);
+        elfbuild_init(&m[i], EM_X86_64);
+        elfbuild_relocation(&m[i], 0, 20, R_X86_64_PC32, EB_SYM_R, -4);
         o[i] = (struct cg_object){.data = &m[i], .size = sizeof m[i], .symbol = "k"};
     }
     cr_assert_eq(cg_flatten(a, d, o, 3, &blob, &blob_size), 0);
     for (unsigned i = 0; i < 3; i++) {
-        cr_expect_eq(o[i].entry, i * 128 + K_AT, "sections keep their alignment of 64");
-        cr_expect_eq(word(i * 128 + 20), TEXT_SIZE + R_AT - 4 - 20);
+        cr_expect_eq(o[i].entry, i * 128 + EB_K_AT, "sections keep their alignment of 64");
+        cr_expect_eq(word(i * 128 + 20), EB_TEXT_SIZE + EB_R_AT - 4 - 20);
     }
 }
 
 Test(flat, x86)
 {
-    static struct image m;
-    make(&m, EM_X86_64);
-    relocation(&m, 0, 20, R_X86_64_PC32, SYM_RODATA, 4);
-    relocation(&m, 1, 60, R_X86_64_PLT32, SYM_K, -4);
+    static struct elfbuild m;
+    elfbuild_init(&m, EM_X86_64);
+    elfbuild_relocation(&m, 0, 20, R_X86_64_PC32, EB_SYM_RODATA, 4);
+    elfbuild_relocation(&m, 1, 60, R_X86_64_PLT32, EB_SYM_K, -4);
     cr_assert_eq(flatten(&m), 0);
-    cr_expect_eq(word(20), TEXT_SIZE + 4 - 20);
-    cr_expect_eq(word(60), (uint32_t)(K_AT - 4 - 60));
-    relocation(&m, 0, 24, R_X86_64_PC64, SYM_R, 0);
+    cr_expect_eq(word(20), EB_TEXT_SIZE + 4 - 20);
+    cr_expect_eq(word(60), (uint32_t)(EB_K_AT - 4 - 60));
+    elfbuild_relocation(&m, 0, 24, R_X86_64_PC64, EB_SYM_R, 0);
     cr_assert_eq(flatten(&m), 0);
-    cr_expect_eq(word(24), TEXT_SIZE + R_AT - 24);
+    cr_expect_eq(word(24), EB_TEXT_SIZE + EB_R_AT - 24);
     cr_expect_eq(word(28), 0);
 }
 
@@ -170,24 +99,24 @@ Test(flat, aarch64)
         unsigned type, sym;
         uint32_t insn, expected;
     } row[] = {
-        {R_AARCH64_CALL26, SYM_K, 0x94000000, 0x97ffffff},               /* bl to 16 from 20: -1 word */
-        {R_AARCH64_JUMP26, SYM_R, 0x14000000, 0x1400000d},               /* b to 72: 13 words */
-        {R_AARCH64_CONDBR19, SYM_R, 0x54000001, 0x540001a1},             /* b.ne */
-        {R_AARCH64_LD_PREL_LO19, SYM_R, 0x1c000000, 0x1c0001a0},         /* ldr s0, literal */
-        {R_AARCH64_TSTBR14, SYM_K, 0x36000000, 0x3607ffe0},              /* tbz w0, #0 */
-        {R_AARCH64_ADR_PREL_PG_HI21, SYM_R, 0x90000008, 0x90000008},     /* adrp x8: same page */
-        {R_AARCH64_ADD_ABS_LO12_NC, SYM_R, 0x91000108, 0x91012108},      /* add x8, x8, #72 */
-        {R_AARCH64_LDST8_ABS_LO12_NC, SYM_R, 0x39400100, 0x39412100},    /* ldrb w0, [x8, #72] */
-        {R_AARCH64_LDST32_ABS_LO12_NC, SYM_R, 0xbd400100, 0xbd404900},   /* ldr s0, [x8, #72] */
-        {R_AARCH64_LDST64_ABS_LO12_NC, SYM_R, 0xfd400100, 0xfd402500},   /* ldr d0, [x8, #72] */
-        {R_AARCH64_LDST128_ABS_LO12_NC, SYM_RODATA, 0x3dc00100, 0x3dc01100}, /* ldr q0, [x8, #64] */
-        {R_AARCH64_PREL32, SYM_R, 0, 52},
+        {R_AARCH64_CALL26, EB_SYM_K, 0x94000000, 0x97ffffff},               /* bl to 16 from 20: -1 word */
+        {R_AARCH64_JUMP26, EB_SYM_R, 0x14000000, 0x1400000d},               /* b to 72: 13 words */
+        {R_AARCH64_CONDBR19, EB_SYM_R, 0x54000001, 0x540001a1},             /* b.ne */
+        {R_AARCH64_LD_PREL_LO19, EB_SYM_R, 0x1c000000, 0x1c0001a0},         /* ldr s0, literal */
+        {R_AARCH64_TSTBR14, EB_SYM_K, 0x36000000, 0x3607ffe0},              /* tbz w0, #0 */
+        {R_AARCH64_ADR_PREL_PG_HI21, EB_SYM_R, 0x90000008, 0x90000008},     /* adrp x8: same page */
+        {R_AARCH64_ADD_ABS_LO12_NC, EB_SYM_R, 0x91000108, 0x91012108},      /* add x8, x8, #72 */
+        {R_AARCH64_LDST8_ABS_LO12_NC, EB_SYM_R, 0x39400100, 0x39412100},    /* ldrb w0, [x8, #72] */
+        {R_AARCH64_LDST32_ABS_LO12_NC, EB_SYM_R, 0xbd400100, 0xbd404900},   /* ldr s0, [x8, #72] */
+        {R_AARCH64_LDST64_ABS_LO12_NC, EB_SYM_R, 0xfd400100, 0xfd402500},   /* ldr d0, [x8, #72] */
+        {R_AARCH64_LDST128_ABS_LO12_NC, EB_SYM_RODATA, 0x3dc00100, 0x3dc01100}, /* ldr q0, [x8, #64] */
+        {R_AARCH64_PREL32, EB_SYM_R, 0, 52},
     };
-    static struct image m;
+    static struct elfbuild m;
     for (size_t i = 0; i < YIR_COUNT(row); i++) {
-        make(&m, EM_AARCH64);
+        elfbuild_init(&m, EM_AARCH64);
         memcpy(m.text + 20, &row[i].insn, 4);
-        relocation(&m, 0, 20, row[i].type, row[i].sym, 0);
+        elfbuild_relocation(&m, 0, 20, row[i].type, row[i].sym, 0);
         cr_assert_eq(flatten(&m), 0, "type %u", row[i].type);
         cr_expect_eq(word(20), row[i].expected, "type %u: %08x", row[i].type, word(20));
     }
@@ -196,88 +125,88 @@ Test(flat, aarch64)
 /* In the third page-long object, the distance in pages counts from the place, and both halves of the field are used. */
 Test(flat, aarch64_pages)
 {
-    static struct image m[2];
+    static struct elfbuild m[2];
     struct cg_object o[2];
     for (int i = 0; i < 2; i++) {
-        make(&m[i], EM_AARCH64);
-        m[i].section[RODATA].sh_addralign = 4096;
+        elfbuild_init(&m[i], EM_AARCH64);
+        m[i].section[EB_RODATA].sh_addralign = 4096;
         memcpy(m[i].text + 20, &(uint32_t){0x90000008}, 4);
-        relocation(&m[i], 0, 20, R_AARCH64_ADR_PREL_PG_HI21, SYM_R, i ? 5 * 4096 : 0);
+        elfbuild_relocation(&m[i], 0, 20, R_AARCH64_ADR_PREL_PG_HI21, EB_SYM_R, i ? 5 * 4096 : 0);
         o[i] = (struct cg_object){.data = &m[i], .size = sizeof m[i], .symbol = "k"};
     }
     cr_assert_eq(cg_flatten(a, d, o, 2, &blob, &blob_size), 0);
     cr_expect_eq(word(20), 0xb0000008, "one page on");
-    cr_expect_eq(o[1].entry, 4096 + 64 + K_AT);
+    cr_expect_eq(o[1].entry, 4096 + 64 + EB_K_AT);
     cr_expect_eq(word(4096 + 64 + 20), 0xd0000028, "six pages on: %08x", word(4096 + 64 + 20));
 }
 
 Test(flat, refused)
 {
-    static struct image m;
-    make(&m, EM_X86_64);
-    relocation(&m, 0, 20, R_X86_64_PLT32, SYM_EXPF, -4);
+    static struct elfbuild m;
+    elfbuild_init(&m, EM_X86_64);
+    elfbuild_relocation(&m, 0, 20, R_X86_64_PLT32, EB_SYM_EXPF, -4);
     expect_refused(&m, "refers to expf");
-    make(&m, EM_X86_64);
-    relocation(&m, 0, 20, R_X86_64_REX_GOTPCRELX, SYM_R, -4);
+    elfbuild_init(&m, EM_X86_64);
+    elfbuild_relocation(&m, 0, 20, R_X86_64_REX_GOTPCRELX, EB_SYM_R, -4);
     expect_refused(&m, "type 42");
-    make(&m, EM_X86_64);
-    relocation(&m, 0, 20, R_X86_64_64, SYM_R, 0);
+    elfbuild_init(&m, EM_X86_64);
+    elfbuild_relocation(&m, 0, 20, R_X86_64_64, EB_SYM_R, 0);
     expect_refused(&m, "type 1 ");
-    make(&m, EM_X86_64);
-    relocation(&m, 0, TEXT_SIZE - 3, R_X86_64_PC32, SYM_R, 0);
+    elfbuild_init(&m, EM_X86_64);
+    elfbuild_relocation(&m, 0, EB_TEXT_SIZE - 3, R_X86_64_PC32, EB_SYM_R, 0);
     expect_refused(&m, "outside its section");
-    make(&m, EM_X86_64);
-    relocation(&m, 0, 20, R_X86_64_PC32, NSYM, 0);
+    elfbuild_init(&m, EM_X86_64);
+    elfbuild_relocation(&m, 0, 20, R_X86_64_PC32, EB_NSYM, 0);
     expect_refused(&m, "without a symbol");
-    make(&m, EM_X86_64);
-    relocation(&m, 0, 20, R_X86_64_PC32, SYM_R, INT64_MAX);
+    elfbuild_init(&m, EM_X86_64);
+    elfbuild_relocation(&m, 0, 20, R_X86_64_PC32, EB_SYM_R, INT64_MAX);
     expect_refused(&m, "out of range");
-    make(&m, EM_AARCH64);
-    relocation(&m, 0, 20, R_AARCH64_LDST128_ABS_LO12_NC, SYM_R, 0);
+    elfbuild_init(&m, EM_AARCH64);
+    elfbuild_relocation(&m, 0, 20, R_AARCH64_LDST128_ABS_LO12_NC, EB_SYM_R, 0);
     expect_refused(&m, "out of range");
-    make(&m, EM_AARCH64);
-    relocation(&m, 0, 20, R_AARCH64_CALL26, SYM_R, 2);
+    elfbuild_init(&m, EM_AARCH64);
+    elfbuild_relocation(&m, 0, 20, R_AARCH64_CALL26, EB_SYM_R, 2);
     expect_refused(&m, "out of range");
-    make(&m, EM_X86_64);
-    m.section[RODATA].sh_flags |= SHF_WRITE;
+    elfbuild_init(&m, EM_X86_64);
+    m.section[EB_RODATA].sh_flags |= SHF_WRITE;
     expect_refused(&m, "not read-only");
-    make(&m, EM_X86_64);
-    m.section[RODATA].sh_type = SHT_NOBITS;
+    elfbuild_init(&m, EM_X86_64);
+    m.section[EB_RODATA].sh_type = SHT_NOBITS;
     expect_refused(&m, "not read-only");
-    make(&m, EM_X86_64);
-    m.section[RODATA].sh_addralign = 8192;
+    elfbuild_init(&m, EM_X86_64);
+    m.section[EB_RODATA].sh_addralign = 8192;
     expect_refused(&m, "alignment");
-    make(&m, EM_X86_64);
-    m.section[RODATA].sh_addralign = 24;
+    elfbuild_init(&m, EM_X86_64);
+    m.section[EB_RODATA].sh_addralign = 24;
     expect_refused(&m, "alignment");
-    make(&m, EM_X86_64);
-    m.sym[SYM_K].st_name = 3;
+    elfbuild_init(&m, EM_X86_64);
+    m.sym[EB_SYM_K].st_name = 3;
     expect_refused(&m, "does not define");
-    make(&m, EM_X86_64);
-    m.sym[SYM_K].st_shndx = RODATA;
+    elfbuild_init(&m, EM_X86_64);
+    m.sym[EB_SYM_K].st_shndx = EB_RODATA;
     expect_refused(&m, "outside the code");
-    make(&m, EM_X86_64);
-    m.sym[SYM_K].st_value = TEXT_SIZE;
+    elfbuild_init(&m, EM_X86_64);
+    m.sym[EB_SYM_K].st_value = EB_TEXT_SIZE;
     expect_refused(&m, "outside the code");
-    make(&m, EM_X86_64);
-    m.section[STRTAB].sh_size--;
+    elfbuild_init(&m, EM_X86_64);
+    m.section[EB_STRTAB].sh_size--;
     expect_refused(&m, "string table");
-    make(&m, EM_X86_64);
+    elfbuild_init(&m, EM_X86_64);
     m.h.e_machine = EM_386;
     expect_refused(&m, "unknown machine");
-    make(&m, EM_X86_64);
+    elfbuild_init(&m, EM_X86_64);
     m.h.e_type = ET_DYN;
     expect_refused(&m, "relocatable");
-    make(&m, EM_X86_64);
-    m.section[SYMTAB].sh_type = SHT_PROGBITS;
+    elfbuild_init(&m, EM_X86_64);
+    m.section[EB_SYMTAB].sh_type = SHT_PROGBITS;
     expect_refused(&m, "no symbol table");
-    make(&m, EM_X86_64);
-    m.section[RELA].sh_type = SHT_REL;
+    elfbuild_init(&m, EM_X86_64);
+    m.section[EB_RELA].sh_type = SHT_REL;
     expect_refused(&m, "bad relocations");
 }
 
 /* Each file is a heap block of its exact size, at an odd address, for the sanitizer to guard. */
-static void try(const struct image *m, size_t size)
+static void try(const struct elfbuild *m, size_t size)
 {
     struct yir_arena *own = yir_arena_new(NULL, NULL);
     struct yir_diags *errors = yir_diags_new(own, NULL, NULL);
@@ -295,9 +224,9 @@ static void try(const struct image *m, size_t size)
 
 Test(flat, truncated)
 {
-    static struct image m;
-    make(&m, EM_X86_64);
-    relocation(&m, 0, 20, R_X86_64_PC32, SYM_R, -4);
+    static struct elfbuild m;
+    elfbuild_init(&m, EM_X86_64);
+    elfbuild_relocation(&m, 0, 20, R_X86_64_PC32, EB_SYM_R, -4);
     for (size_t n = 0; n <= sizeof m; n++) try(&m, n);
 }
 
@@ -305,10 +234,10 @@ Test(flat, truncated)
 Test(flat, damaged)
 {
     static const unsigned char value[] = {0, 1, 7, 0x7f, 0x80, 0xff};
-    static struct image m;
+    static struct elfbuild m;
     for (unsigned machine = 0; machine < 2; machine++) {
-        make(&m, machine ? EM_AARCH64 : EM_X86_64);
-        relocation(&m, 0, 20, machine ? R_AARCH64_CALL26 : R_X86_64_PC32, SYM_R, machine ? 0 : -4);
+        elfbuild_init(&m, machine ? EM_AARCH64 : EM_X86_64);
+        elfbuild_relocation(&m, 0, 20, machine ? R_AARCH64_CALL26 : R_X86_64_PC32, EB_SYM_R, machine ? 0 : -4);
         for (size_t i = 0; i < sizeof m; i++) {
             unsigned char old = ((unsigned char *)&m)[i];
             for (size_t k = 0; k < sizeof value; k++) {
