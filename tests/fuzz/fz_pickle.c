@@ -15,7 +15,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
 static int resolve(struct fe_pickle *p, struct fe_storage *s)
 {
     uint64_t bytes;
-    if (!yir_mul_u64((uint64_t)s->numel, s->itemsize, &bytes) || bytes > 1 << 16)
+    if (!yir_mul_u64((uint64_t)s->numel, s->itemsize, &bytes) || bytes > 1 << 12)
         return FE_PICKLE_BAD(p, E_TENSOR, "a storage of %lld elements", (long long)s->numel);
     s->data = yir_alloc(p->a, (size_t)bytes);
     return 0;

@@ -17,7 +17,7 @@ static inline void fuzz_read_tensors(struct yir_arena *a, const struct fe_weight
 {
     for (size_t i = 0; i < w->ntensor; i++) {
         const struct fe_tensor *t = &w->tensor[i];
-        if (t->numel <= 1 << 18) fe_tensor_f64(t, yir_alloc_n(a, (size_t)t->numel, sizeof(double)));
+        if (t->numel <= 1 << 12) fe_tensor_f64(t, yir_alloc_n(a, (size_t)t->numel, sizeof(double)));
     }
 }
 
