@@ -22,9 +22,9 @@ static yolort_status find_frame(const yolort_context *c, struct frame *f, const 
     const yolort_module *m = c->m;
     f->input = yolort_io_find(m, "input_u8");
     f->decoded = yolort_io_find(m, "decoded");
-    RT_CHECK(e, UNSUPPORTED, m->info.head != YOLORT_HEAD_NONE && f->decoded >= 0,
+    RT_CHECK(e, UNSUPPORTED, DET_BOXES, m->info.head != YOLORT_HEAD_NONE && f->decoded >= 0,
              "detect: the module finds no boxes");
-    RT_CHECK(e, UNSUPPORTED, f->input >= 0, "detect: the module takes no pictures of bytes");
+    RT_CHECK(e, UNSUPPORTED, DET_PICTURES, f->input >= 0, "detect: the module takes no pictures of bytes");
     f->rows = (size_t)m->io[f->decoded].dim[m->info.head == YOLORT_HEAD_FREE ? 2 : 1];
     return YOLORT_OK;
 }
@@ -53,11 +53,11 @@ static yolort_status prepare(yolort_context *c, const struct frame *f, int n, co
 static yolort_status plan(const yolort_info *m, const yolort_image *image, int i, yolort_placement *p,
                           const struct rt_error *e)
 {
-    RT_CHECK(e, ARG,
+    RT_CHECK(e, ARG, DET_SIDES,
              !yolort_letterbox_plan(image->width, image->height, m->width, m->height, m->letterbox, m->stride,
                                     1, p),
              "detect: image %d is %d x %d", i, image->width, image->height);
-    RT_CHECK(e, ARG, p->out_width == m->width && p->out_height == m->height,
+    RT_CHECK(e, ARG, DET_SIZE, p->out_width == m->width && p->out_height == m->height,
              "detect: image %d (%d x %d) becomes %d x %d, this module takes %d x %d", i, image->width,
              image->height, p->out_width, p->out_height, m->width, m->height);
     return YOLORT_OK;
@@ -68,7 +68,7 @@ static yolort_status place(yolort_context *c, const yolort_image *image, int i, 
 {
     yolort_placement p;
     RT_TRY(plan(&c->m->info, image, i, &p, e));
-    RT_CHECK(e, ARG,
+    RT_CHECK(e, ARG, DET_PIXELS,
              !rt_letterbox(image, &p, c->detect.input.data + (size_t)i * bytes, bytes, c->detect.resize.data),
              "detect: image %d has no pixels or short rows", i);
     return YOLORT_OK;
@@ -82,7 +82,7 @@ static yolort_status find_boxes(yolort_context *c, const struct frame *f, const 
     const uint8_t *at = c->detect.decoded.data + (size_t)i * c->m->io[f->decoded].bytes_per_image;
     yolort_placement p;
     RT_TRY(plan(m, image, i, &p, e));
-    RT_CHECK(e, ARG,
+    RT_CHECK(e, ARG, DET_OPTIONS,
              !yolort_nms((const float *)(const void *)at, f->rows, m->nc, m->head, opts, c->detect.nms.data,
                          out, capacity, count),
              "detect: bad options, or no room for boxes");
@@ -97,8 +97,9 @@ static yolort_status detect(yolort_context *c, const yolort_image *images, int n
     const yolort_info *m = &c->m->info;
     yolort_nms_opts own;
     struct frame f = {0};
-    RT_CHECK(&e, ARG, images && counts && (out || !capacity), "detect: NULL argument");
-    RT_CHECK(&e, ARG, n >= 1 && n <= m->max_batch, "detect: %d images of at most %d", n, m->max_batch);
+    RT_CHECK(&e, ARG, DET_NULL, images && counts && (out || !capacity), "detect: NULL argument");
+    RT_CHECK(&e, ARG, DET_COUNT, n >= 1 && n <= m->max_batch, "detect: %d images of at most %d", n,
+             m->max_batch);
     RT_TRY(find_frame(c, &f, &e));
     RT_TRY(prepare(c, &f, n, &e));
     yolort_nms_opts_init(&own, sizeof own);

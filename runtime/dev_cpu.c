@@ -14,20 +14,21 @@ enum { MAX_FEATURE = 32, CHUNKS_PER_THREAD = 8 };
 
 static yolort_status feature_fits(const char *name, const struct rt_error *e)
 {
-    RT_CHECK(e, INCOMPATIBLE, rt_cpu_knows(name), "needs %s, which this runtime does not know", name);
-    RT_CHECK(e, INCOMPATIBLE, rt_cpu_has(name), "needs %s, this CPU has not", name);
-    RT_CHECK(e, INCOMPATIBLE, !rt_cpu_enable(name), "needs %s, the system refuses it", name);
+    RT_CHECK(e, INCOMPATIBLE, CPU_KNOWN, rt_cpu_knows(name), "needs %s, which this runtime does not know",
+             name);
+    RT_CHECK(e, INCOMPATIBLE, CPU_HAS, rt_cpu_has(name), "needs %s, this CPU has not", name);
+    if (rt_cpu_enable(name)) return rt_fail(e, YOLORT_INCOMPATIBLE, "needs %s, the system refuses it", name);
     return YOLORT_OK;
 }
 
 static yolort_status cpu_fits(const char *arch, const char *features, const struct rt_error *e)
 {
-    RT_CHECK(e, INCOMPATIBLE, !strcmp(arch, rt_cpu_arch()), "is for %s, this machine is %s", arch,
+    RT_CHECK(e, INCOMPATIBLE, CPU_ARCH, !strcmp(arch, rt_cpu_arch()), "is for %s, this machine is %s", arch,
              rt_cpu_arch());
     while (*features) {
         char name[MAX_FEATURE];
         size_t n = strcspn(features, ",");
-        RT_CHECK(e, FORMAT, n > 0 && n < sizeof name, "bad list of CPU features");
+        RT_CHECK(e, FORMAT, CPU_LIST, n > 0 && n < sizeof name, "bad list of CPU features");
         memcpy(name, features, n);
         name[n] = 0;
         RT_TRY(feature_fits(name, e));
@@ -54,6 +55,7 @@ static yolort_status cpu_load(struct rt_code *out, const void *code, size_t size
     if (mprotect(p, map, PROT_READ | PROT_EXEC)) {
         int why = errno;
         cpu_unload(out);
+        if (why == ENOMEM) return rt_fail(e, YOLORT_OOM_HOST, "no memory to make %zu bytes of code executable", size);
         return rt_fail(e, YOLORT_UNSUPPORTED, "the system forbids to execute loaded code: %s", strerror(why));
     }
     __builtin___clear_cache((char *)p, (char *)p + map);

@@ -11,7 +11,7 @@ enum { MAX_THREADS = 1024 };
 
 static int is_context(const yolort_context *c)
 {
-    return c && c->kind == RT_CONTEXT_KIND;
+    return RT_HOLDS(HANDLE_CONTEXT, c && c->kind == RT_CONTEXT_KIND);
 }
 
 struct rt_error rt_context_error(yolort_context *c)
@@ -36,7 +36,7 @@ yolort_status rt_context_enter(yolort_context *c)
 {
     int idle = RT_IDLE;
     if (!is_context(c)) return YOLORT_ARG;
-    if (!atomic_compare_exchange_strong(&c->state, &idle, RT_BUSY)) return YOLORT_BUSY;
+    if (!RT_HOLDS(CTX_BUSY, atomic_compare_exchange_strong(&c->state, &idle, RT_BUSY))) return YOLORT_BUSY;
     c->error[0] = 0;
     return YOLORT_OK;
 }
@@ -65,7 +65,8 @@ static yolort_status read_opts(yolort_context_opts *own, const yolort_context_op
     int cores = rt_cpu_count();
     yolort_context_opts_init(own, sizeof *own);
     if (opts && rt_opts_read(own, sizeof *own, opts)) return YOLORT_ARG;
-    if (own->threads < 0 || own->threads > MAX_THREADS || own->device) return YOLORT_ARG;
+    if (!RT_HOLDS(CTX_THREADS, own->threads >= 0 && own->threads <= MAX_THREADS)) return YOLORT_ARG;
+    if (!RT_HOLDS(CTX_DEVICE, own->device == 0)) return YOLORT_ARG;
     if (!own->threads) own->threads = cores < MAX_THREADS ? cores : MAX_THREADS;
     return YOLORT_OK;
 }
@@ -99,7 +100,7 @@ static yolort_status allocate(yolort_context *c)
 yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const yolort_context_opts *opts)
 {
     yolort_context_opts own;
-    if (!out || !yolort_module_info(m)) return YOLORT_ARG;
+    if (!RT_HOLDS(CTX_NULL, out && yolort_module_info(m))) return YOLORT_ARG;
     RT_TRY(read_opts(&own, opts));
     yolort_context *c = calloc(1, sizeof *c);
     if (!c) return YOLORT_OOM_HOST;
@@ -123,13 +124,13 @@ yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const y
 static yolort_status bind(yolort_context *c, size_t io, void *data, size_t bytes)
 {
     struct rt_error e = rt_context_error(c);
-    RT_CHECK(&e, ARG, io < c->m->t.nio, "bind: io %zu of %u", io, c->m->t.nio);
+    RT_CHECK(&e, ARG, BIND_IO, io < c->m->t.nio, "bind: io %zu of %u", io, c->m->t.nio);
     const yolort_io *d = &c->m->io[io];
     size_t align = rt_dtype_size((uint32_t)d->dtype);
-    RT_CHECK(&e, ARG, !data || bytes >= d->bytes_per_image, "bind: %s: %zu bytes, an image has %zu", d->name,
-             bytes, d->bytes_per_image);
-    RT_CHECK(&e, ARG, (uintptr_t)data % align == 0, "bind: %s: address is no multiple of %zu", d->name,
-             align);
+    RT_CHECK(&e, ARG, BIND_BYTES, !data || bytes >= d->bytes_per_image,
+             "bind: %s: %zu bytes, an image has %zu", d->name, bytes, d->bytes_per_image);
+    RT_CHECK(&e, ARG, BIND_ALIGN, (uintptr_t)data % align == 0, "bind: %s: address is no multiple of %zu",
+             d->name, align);
     for (size_t i = 0; data && !d->is_output && i < c->m->t.nio; i++)
         if (!c->m->io[i].is_output) c->bound.io[i] = (struct rt_binding){NULL, 0};
     c->bound.io[io] = (struct rt_binding){data, data ? bytes : 0};
@@ -156,7 +157,7 @@ static yolort_status check_apart(yolort_context *c, const struct rt_bindings *b,
     const yolort_io *io = c->m->io;
     for (size_t k = 0; k < c->m->t.nio; k++) {
         if (!b->io[k].data || k == i || (k > i && io[k].is_output)) continue;
-        RT_CHECK(e, ARG,
+        RT_CHECK(e, ARG, RUN_APART,
                  !overlap(&b->io[i], io[i].bytes_per_image * batch, &b->io[k], io[k].bytes_per_image * batch),
                  "run: %s and %s overlap", io[i].name, io[k].name);
     }
@@ -170,14 +171,14 @@ static yolort_status check_bound(yolort_context *c, const struct rt_bindings *b,
     const yolort_io *io = c->m->io;
     for (uint32_t i = 0; i < c->m->t.nio; i++) {
         if (!b->io[i].data) continue;
-        RT_CHECK(e, ARG, b->io[i].bytes / batch >= io[i].bytes_per_image,
+        RT_CHECK(e, ARG, RUN_BYTES, b->io[i].bytes / batch >= io[i].bytes_per_image,
                  "run: %s: %zu bytes, %zu images have %zu", io[i].name, b->io[i].bytes, batch,
                  io[i].bytes_per_image * batch);
         rt_mask_set(io[i].is_output ? out : in, i);
         if (io[i].is_output) RT_TRY(check_apart(c, b, i, batch, e));
     }
-    RT_CHECK(e, ARG, in[0] | in[1], "run: no input is bound");
-    RT_CHECK(e, ARG, out[0] | out[1], "run: no output is bound");
+    RT_CHECK(e, ARG, RUN_INPUT, in[0] | in[1], "run: no input is bound");
+    RT_CHECK(e, ARG, RUN_OUTPUT, out[0] | out[1], "run: no output is bound");
     return YOLORT_OK;
 }
 
@@ -216,8 +217,8 @@ static yolort_status run_step(yolort_context *c, const struct ym_step *p, int ba
         .scratch_stride = c->scratch_stride,
     };
     int32_t r = c->m->dev->launch(&l);
-    RT_CHECK(e, FORMAT, !r, "step %d (%s, %s): an access would have left argument %d", (int)(p - t->step),
-             t->strings + p->label, t->strings + t->kernel[p->kernel].name, r - 1);
+    RT_CHECK(e, FORMAT, RUN_STRAY, !r, "step %d (%s, %s): an access would have left argument %d",
+             (int)(p - t->step), t->strings + p->label, t->strings + t->kernel[p->kernel].name, r - 1);
     return YOLORT_OK;
 }
 
@@ -232,9 +233,9 @@ yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int
     struct rt_error e = rt_context_error(c);
     const struct rt_tables *t = &c->m->t;
     uint64_t in[2] = {0, 0}, out[2] = {0, 0};
-    RT_CHECK(&e, ARG, batch >= 1 && batch <= t->target->max_batch, "run: batch %d of at most %d", batch,
-             t->target->max_batch);
-    RT_CHECK(&e, ARG, c->owner == getpid(), "run: the context was made before a fork");
+    RT_CHECK(&e, ARG, RUN_BATCH, batch >= 1 && batch <= t->target->max_batch, "run: batch %d of at most %d",
+             batch, t->target->max_batch);
+    RT_CHECK(&e, ARG, RUN_FORK, c->owner == getpid(), "run: the context was made before a fork");
     RT_TRY(check_bound(c, b, (size_t)batch, in, out, &e));
     wire(c, b);
     if (c->guard) rt_block_poison(&c->arena);
@@ -251,7 +252,7 @@ yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int
 static yolort_status run(yolort_context *c, int batch, void *stream)
 {
     struct rt_error e = rt_context_error(c);
-    RT_CHECK(&e, ARG, !stream, "run: a CPU module takes no stream");
+    RT_CHECK(&e, ARG, RUN_STREAM, !stream, "run: a CPU module takes no stream");
     return rt_context_run(c, &c->bound, batch);
 }
 
@@ -288,7 +289,7 @@ yolort_status yolort_profile(yolort_context *c, int on)
 
 yolort_status yolort_step_at(const yolort_context *c, size_t i, yolort_step *out)
 {
-    if (!is_context(c) || !out || i >= c->m->t.nstep) return YOLORT_ARG;
+    if (!is_context(c) || !RT_HOLDS(STEP_AT, out && i < c->m->t.nstep)) return YOLORT_ARG;
     const struct rt_tables *t = &c->m->t;
     const struct ym_step *p = &t->step[i];
     *out = (yolort_step){

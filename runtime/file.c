@@ -29,8 +29,9 @@ static yolort_status read_body(struct rt_block *out, int fd, const struct rt_err
     uint8_t extra;
     int64_t n = read_fully(fd, out->data, out->size);
     if (n < 0) return rt_fail(e, YOLORT_IO, "cannot read: %s", strerror(errno));
-    RT_CHECK(e, IO, (size_t)n == out->size, "the file shrank to %" PRId64 " bytes while it was read", n);
-    RT_CHECK(e, IO, read_fully(fd, &extra, 1) == 0, "the file grew while it was read");
+    RT_CHECK(e, IO, MOD_FILE_SHRANK, (size_t)n == out->size,
+             "the file shrank to %" PRId64 " bytes while it was read", n);
+    RT_CHECK(e, IO, MOD_FILE_GREW, read_fully(fd, &extra, 1) == 0, "the file grew while it was read");
     return YOLORT_OK;
 }
 
@@ -38,9 +39,9 @@ static yolort_status read_fd(struct rt_block *out, int fd, uint64_t limit, const
 {
     struct stat st;
     if (fstat(fd, &st)) return rt_fail(e, YOLORT_IO, "cannot stat: %s", strerror(errno));
-    RT_CHECK(e, FORMAT, S_ISREG(st.st_mode), "not a regular file");
-    RT_CHECK(e, LIMIT, (uint64_t)st.st_size <= limit, "%" PRId64 " bytes; at most %" PRIu64 " are allowed",
-             (int64_t)st.st_size, limit);
+    RT_CHECK(e, FORMAT, MOD_FILE_REGULAR, S_ISREG(st.st_mode), "not a regular file");
+    RT_CHECK(e, LIMIT, MOD_FILE_LIMIT, (uint64_t)st.st_size <= limit,
+             "%" PRId64 " bytes; at most %" PRIu64 " are allowed", (int64_t)st.st_size, limit);
     if (rt_block_new(out, (uint64_t)st.st_size, 0))
         return rt_fail(e, YOLORT_OOM_HOST, "no memory for %" PRId64 " bytes", (int64_t)st.st_size);
     yolort_status s = read_body(out, fd, e);

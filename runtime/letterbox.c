@@ -1,5 +1,7 @@
 #include "letterbox.h"
 
+#include "check.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +49,12 @@ yolort_status yolort_letterbox_plan(int src_width, int src_height, int width, in
                                     yolort_letterbox_mode mode, int stride, int scaleup,
                                     yolort_placement *out)
 {
-    if (!out || !is_side(src_width) || !is_side(src_height) || !is_side(width) || !is_side(height))
+    if (!RT_HOLDS(PLAN_NULL, out)) return YOLORT_ARG;
+    if (!RT_HOLDS(PLAN_SOURCE, is_side(src_width) && is_side(src_height))) return YOLORT_ARG;
+    if (!RT_HOLDS(PLAN_TARGET, is_side(width) && is_side(height))) return YOLORT_ARG;
+    if (!RT_HOLDS(PLAN_MODE, mode == YOLORT_SQUARE || mode == YOLORT_RECT || mode == YOLORT_TOPLEFT))
         return YOLORT_ARG;
-    if (mode != YOLORT_SQUARE && mode != YOLORT_RECT && mode != YOLORT_TOPLEFT) return YOLORT_ARG;
-    if (mode == YOLORT_RECT && stride < 1) return YOLORT_ARG;
+    if (!RT_HOLDS(PLAN_STRIDE, mode != YOLORT_RECT || stride >= 1)) return YOLORT_ARG;
     yolort_placement p = {0};
     double ry = (double)height / src_height, rx = (double)width / src_width, r = ry < rx ? ry : rx;
     if (!scaleup && r > 1) r = 1;
@@ -203,11 +207,13 @@ size_t rt_letterbox_work_size(int resized_width)
 static yolort_status check_args(const yolort_image *src, const yolort_placement *p, const uint8_t *dst,
                                 size_t dst_bytes)
 {
-    if (!src || !src->rgb || !p || !dst) return YOLORT_ARG;
-    if (!is_side(src->width) || !is_side(src->height)) return YOLORT_ARG;
-    if (src->row_bytes && src->row_bytes < (size_t)src->width * 3) return YOLORT_ARG;
-    if (src->row_bytes > SIZE_MAX / MAX_SIDE || !is_consistent(p)) return YOLORT_ARG;
-    return dst_bytes / 3 / (size_t)p->out_width < (size_t)p->out_height ? YOLORT_ARG : YOLORT_OK;
+    if (!RT_HOLDS(BOX_NULL, src && src->rgb && p && dst)) return YOLORT_ARG;
+    if (!RT_HOLDS(BOX_SOURCE, is_side(src->width) && is_side(src->height))) return YOLORT_ARG;
+    if (!RT_HOLDS(BOX_ROW, !src->row_bytes || src->row_bytes >= (size_t)src->width * 3)) return YOLORT_ARG;
+    if (!RT_HOLDS(BOX_ROW_LIMIT, src->row_bytes <= SIZE_MAX / MAX_SIDE)) return YOLORT_ARG;
+    if (!RT_HOLDS(BOX_PLACEMENT, is_consistent(p))) return YOLORT_ARG;
+    size_t rows = dst_bytes / 3 / (size_t)p->out_width;
+    return RT_HOLDS(BOX_ROOM, rows >= (size_t)p->out_height) ? YOLORT_OK : YOLORT_ARG;
 }
 
 yolort_status rt_letterbox(const yolort_image *src, const yolort_placement *p, uint8_t *dst, size_t dst_bytes,

@@ -132,9 +132,10 @@ yolort_status yolort_load(yolort_module **out, const void *bytes, size_t size, c
 {
     struct rt_error e = {error, error_size};
     struct rt_block copy = {0};
-    if (!out || !bytes) return rt_fail(&e, YOLORT_ARG, "NULL argument");
+    RT_CHECK(&e, ARG, LOAD_NULL, out && bytes, "NULL argument");
     if ((uintptr_t)bytes % RT_LINE == 0) return build(out, copy, bytes, size, &e);
-    if (size > YM_MAX_FILE) return rt_fail(&e, YOLORT_LIMIT, "%zu bytes", size);
+    RT_CHECK(&e, LIMIT, LOAD_LIMIT, size <= YM_MAX_FILE, "%zu bytes; at most %llu are allowed", size,
+             YM_MAX_FILE);
     if (rt_block_new(&copy, size, 0)) return rt_fail(&e, YOLORT_OOM_HOST, "no memory for %zu bytes", size);
     memcpy(copy.data, bytes, size);
     return build(out, copy, copy.data, size, &e);
@@ -145,7 +146,7 @@ yolort_status yolort_load_file(yolort_module **out, const char *path, char *erro
     char text[768];
     struct rt_error e = {error, error_size}, inner = {text, sizeof text};
     struct rt_block file;
-    if (!out || !path) return rt_fail(&e, YOLORT_ARG, "NULL argument");
+    RT_CHECK(&e, ARG, LOAD_FILE_NULL, out && path, "NULL argument");
     yolort_status s = rt_file_read(&file, path, YM_MAX_FILE, &inner);
     if (!s) s = build(out, file, file.data, file.size, &inner);
     return s ? rt_fail(&e, s, "%s: %s", path, text) : s;
@@ -153,7 +154,7 @@ yolort_status yolort_load_file(yolort_module **out, const char *path, char *erro
 
 static int is_module(const yolort_module *m)
 {
-    return m && m->kind == RT_MODULE_KIND;
+    return RT_HOLDS(HANDLE_MODULE, m && m->kind == RT_MODULE_KIND);
 }
 
 void yolort_module_free(yolort_module *m)
@@ -173,7 +174,7 @@ size_t yolort_io_count(const yolort_module *m)
 
 const yolort_io *yolort_io_at(const yolort_module *m, size_t i)
 {
-    return i < yolort_io_count(m) ? &m->io[i] : NULL;
+    return RT_HOLDS(IO_AT, i < yolort_io_count(m)) ? &m->io[i] : NULL;
 }
 
 int yolort_io_find(const yolort_module *m, const char *name)

@@ -1,3 +1,4 @@
+#include "check.h"
 #include "opts.h"
 #include "yolort.h"
 
@@ -198,11 +199,14 @@ static size_t suppress(struct candidates *c, const struct scan *s, yolort_detect
 static yolort_status check_shape(const struct scan *s)
 {
     size_t bytes;
-    if (s->head < YOLORT_HEAD_FREE || s->head > YOLORT_HEAD_X || s->nc < 1) return YOLORT_ARG;
-    if (s->rows > (size_t)INT32_MAX || __builtin_mul_overflow(s->rows, s->stride * sizeof(float), &bytes))
+    if (!RT_HOLDS(NMS_HEAD, s->head >= YOLORT_HEAD_FREE && s->head <= YOLORT_HEAD_X)) return YOLORT_ARG;
+    if (!RT_HOLDS(NMS_CLASSES, s->nc >= 1)) return YOLORT_ARG;
+    if (!RT_HOLDS(NMS_ROWS, s->rows <= (size_t)INT32_MAX)) return YOLORT_ARG;
+    if (!RT_HOLDS(NMS_BYTES, !__builtin_mul_overflow(s->rows, s->stride * sizeof(float), &bytes)))
         return YOLORT_ARG;
     const yolort_nms_opts *o = &s->opts;
-    return isnan(o->conf) || isnan(o->iou) || o->max_det < 0 ? YOLORT_ARG : YOLORT_OK;
+    if (!RT_HOLDS(NMS_NAN, !isnan(o->conf) && !isnan(o->iou))) return YOLORT_ARG;
+    return RT_HOLDS(NMS_MAX_DET, o->max_det >= 0) ? YOLORT_OK : YOLORT_ARG;
 }
 
 yolort_status yolort_nms(const float *data, size_t rows, int nc, yolort_head head,
@@ -210,8 +214,8 @@ yolort_status yolort_nms(const float *data, size_t rows, int nc, yolort_head hea
                          size_t *count)
 {
     struct scan s = {data, rows, (size_t)nc + 5, nc, head, {0}};
-    if (!count || (!data && rows) || (!work && rows) || (!out && capacity)) return YOLORT_ARG;
-    if ((uintptr_t)work % sizeof(uint64_t)) return YOLORT_ARG;
+    if (!RT_HOLDS(NMS_NULL, count && (out || !capacity) && (!rows || (data && work)))) return YOLORT_ARG;
+    if (!RT_HOLDS(NMS_ALIGN, (uintptr_t)work % sizeof(uint64_t) == 0)) return YOLORT_ARG;
     yolort_nms_opts_init(&s.opts, sizeof s.opts);
     if (opts && rt_opts_read(&s.opts, sizeof s.opts, opts)) return YOLORT_ARG;
     yolort_status status = check_shape(&s);

@@ -57,27 +57,31 @@ static int digest_matches(const uint8_t *bytes, uint64_t size)
 
 static yolort_status check_header(const struct ym_header *h, uint64_t size, const struct rt_error *e)
 {
-    RT_CHECK(e, FORMAT, size >= sizeof h->magic && !memcmp(h->magic, YM_MAGIC, sizeof h->magic),
+    RT_CHECK(e, FORMAT, MOD_MAGIC, size >= sizeof h->magic && !memcmp(h->magic, YM_MAGIC, sizeof h->magic),
              "not a yoloc module");
-    RT_CHECK(e, FORMAT, size >= sizeof *h, "%" PRIu64 " bytes: cut short in the header", size);
-    RT_CHECK(e, INCOMPATIBLE, h->byte_order == YM_BYTE_ORDER, "made for the other byte order");
-    RT_CHECK(e, INCOMPATIBLE, h->format == YM_FORMAT, "has format version %u, this runtime reads version %u",
-             h->format, YM_FORMAT);
-    RT_CHECK(e, LIMIT, size <= YM_MAX_FILE, "%" PRIu64 " bytes; at most %llu are allowed", size, YM_MAX_FILE);
-    RT_CHECK(e, FORMAT, h->file_size == size, "%" PRIu64 " bytes, but the header says %" PRIu64, size,
-             h->file_size);
+    RT_CHECK(e, FORMAT, MOD_HEADER, size >= sizeof *h, "%" PRIu64 " bytes: cut short in the header", size);
+    RT_CHECK(e, INCOMPATIBLE, MOD_BYTE_ORDER, h->byte_order == YM_BYTE_ORDER,
+             "has byte order 0x%08x, this runtime reads 0x%08x", h->byte_order, YM_BYTE_ORDER);
+    RT_CHECK(e, INCOMPATIBLE, MOD_FORMAT, h->format == YM_FORMAT,
+             "has format version %u, this runtime reads version %u", h->format, YM_FORMAT);
+    RT_CHECK(e, LIMIT, MOD_SIZE_LIMIT, size <= YM_MAX_FILE, "%" PRIu64 " bytes; at most %llu are allowed",
+             size, YM_MAX_FILE);
+    RT_CHECK(e, FORMAT, MOD_SIZE, h->file_size == size, "%" PRIu64 " bytes, but the header says %" PRIu64,
+             size, h->file_size);
     return YOLORT_OK;
 }
 
 static yolort_status check_counts(const struct ym_header *h, const struct rt_error *e)
 {
-    RT_CHECK(e, INCOMPATIBLE, !h->features, "needs reader features 0x%x, this runtime has none", h->features);
-    RT_CHECK(e, LIMIT, h->nsection <= YM_MAX_SECTIONS, "%u sections; at most %u are allowed", h->nsection,
-             YM_MAX_SECTIONS);
-    RT_CHECK(e, LIMIT, h->ntarget <= YM_MAX_TARGETS, "%u programs; at most %u are allowed", h->ntarget,
-             YM_MAX_TARGETS);
-    RT_CHECK(e, FORMAT, h->ntarget >= 1, "no program in it");
-    RT_CHECK(e, FORMAT, sizeof *h + (uint64_t)h->nsection * sizeof(struct ym_section) <= h->file_size,
+    RT_CHECK(e, INCOMPATIBLE, MOD_FEATURES, !h->features, "needs reader features 0x%x, this runtime has none",
+             h->features);
+    RT_CHECK(e, LIMIT, MOD_SECTIONS_LIMIT, h->nsection <= YM_MAX_SECTIONS,
+             "%u sections; at most %u are allowed", h->nsection, YM_MAX_SECTIONS);
+    RT_CHECK(e, LIMIT, MOD_PROGRAMS_LIMIT, h->ntarget <= YM_MAX_TARGETS,
+             "%u programs; at most %u are allowed", h->ntarget, YM_MAX_TARGETS);
+    RT_CHECK(e, FORMAT, MOD_PROGRAMS, h->ntarget >= 1, "no program in it");
+    RT_CHECK(e, FORMAT, MOD_TABLE,
+             sizeof *h + (uint64_t)h->nsection * sizeof(struct ym_section) <= h->file_size,
              "the table of %u sections is cut short", h->nsection);
     return YOLORT_OK;
 }
@@ -97,24 +101,24 @@ static yolort_status check_section(const struct rt_sections *s, uint32_t i, uint
     const struct ym_section *r = &s->row[i];
     const uint8_t *bytes = (const uint8_t *)s->header;
     uint64_t start = rt_align(*end, YM_ALIGN), size = s->header->file_size;
-    RT_CHECK(e, INCOMPATIBLE, r->kind < NKIND && kinds[r->kind].name,
+    RT_CHECK(e, INCOMPATIBLE, MOD_KIND, r->kind < NKIND && kinds[r->kind].name,
              "section %u is of kind %u, unknown here", i, r->kind);
     const char *name = kinds[r->kind].name;
     int shared = r->kind < YM_TARGET;
-    RT_CHECK(e, FORMAT, shared ? r->index == 0 : r->index < s->header->ntarget,
+    RT_CHECK(e, FORMAT, MOD_INDEX, shared ? r->index == 0 : r->index < s->header->ntarget,
              "section %u (%s): bad index %u", i, name, r->index);
     uint32_t *bits = &seen[shared ? YM_MAX_TARGETS : r->index], bit = 1u << r->kind;
-    RT_CHECK(e, FORMAT, !(*bits & bit), "section %u (%s): there are two", i, name);
+    RT_CHECK(e, FORMAT, MOD_TWICE, !(*bits & bit), "section %u (%s): there are two", i, name);
     *bits |= bit;
-    RT_CHECK(e, FORMAT, r->offset == start, "section %u (%s) is at %" PRIu64 " instead of %" PRIu64, i, name,
-             r->offset, start);
-    RT_CHECK(e, FORMAT, r->offset <= size && r->size <= size - r->offset, "section %u (%s) leaves the file",
-             i, name);
-    RT_CHECK(e, LIMIT, kinds[r->kind].unlimited || r->size <= YM_MAX_MANIFEST,
+    RT_CHECK(e, FORMAT, MOD_PLACE, r->offset == start,
+             "section %u (%s) is at %" PRIu64 " instead of %" PRIu64, i, name, r->offset, start);
+    RT_CHECK(e, FORMAT, MOD_INSIDE, r->offset <= size && r->size <= size - r->offset,
+             "section %u (%s) leaves the file", i, name);
+    RT_CHECK(e, LIMIT, MOD_MANIFEST_LIMIT, kinds[r->kind].unlimited || r->size <= YM_MAX_MANIFEST,
              "section %u (%s): %" PRIu64 " bytes; at most %llu are allowed", i, name, r->size,
              YM_MAX_MANIFEST);
-    RT_CHECK(e, FORMAT, all_zero(bytes + *end, start - *end), "bytes between sections before section %u (%s)",
-             i, name);
+    RT_CHECK(e, FORMAT, MOD_GAP, all_zero(bytes + *end, start - *end),
+             "bytes between sections before section %u (%s)", i, name);
     *end = r->offset + r->size;
     return YOLORT_OK;
 }
@@ -125,13 +129,14 @@ yolort_status rt_sections_open(struct rt_sections *s, const uint8_t *bytes, uint
     s->header = (const struct ym_header *)(const void *)bytes;
     s->row = (const struct ym_section *)(const void *)(bytes + sizeof *s->header);
     RT_TRY(check_header(s->header, size, e));
-    RT_CHECK(e, INTEGRITY, digest_matches(bytes, size), "damaged: its digest does not match its content");
+    RT_CHECK(e, INTEGRITY, MOD_DIGEST, digest_matches(bytes, size),
+             "damaged: its digest does not match its content");
     RT_TRY(check_counts(s->header, e));
     uint32_t seen[YM_MAX_TARGETS + 1] = {0};
     uint64_t end = sizeof *s->header + (uint64_t)s->header->nsection * sizeof *s->row;
     for (uint32_t i = 0; i < s->header->nsection; i++)
         RT_TRY(check_section(s, i, &end, seen, e));
-    RT_CHECK(e, FORMAT, size <= rt_align(end, YM_ALIGN) && all_zero(bytes + end, size - end),
+    RT_CHECK(e, FORMAT, MOD_END, size <= rt_align(end, YM_ALIGN) && all_zero(bytes + end, size - end),
              "bytes after the last section, from %" PRIu64, end);
     return YOLORT_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef RT_STATUS_H
 #define RT_STATUS_H
 
+#include "check.h"
 #include "yolort.h"
 
 /* Where the text goes; text may be NULL, size counts the terminator. */
@@ -14,16 +15,10 @@ struct rt_error {
 yolort_status rt_fail(const struct rt_error *e, yolort_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/*
- * One rule about data from outside. A build with RT_SKIP_LINE=n leaves out the rule of line n, so that tests
- * can be shown to need each rule: some test has to fail then.
- */
-#ifndef RT_SKIP_LINE
-#define RT_SKIP_LINE 0
-#endif
-#define RT_CHECK(e, status, cond, ...)                                                                       \
+/* Gives back the status, with a text, unless the rule of checks.def holds. */
+#define RT_CHECK(e, status, id, cond, ...)                                                                   \
     do {                                                                                                     \
-        if (!(cond) && __LINE__ != RT_SKIP_LINE) return rt_fail((e), YOLORT_##status, __VA_ARGS__);          \
+        if (!RT_HOLDS(id, cond)) return rt_fail((e), YOLORT_##status, __VA_ARGS__);                          \
     } while (0)
 
 #define RT_TRY(expr)                                                                                         \

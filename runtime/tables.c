@@ -24,8 +24,8 @@ static yolort_status rows_of(struct rt_tables *t, uint32_t kind, uint32_t index,
                              struct rt_span *out, uint32_t *count, const struct rt_error *e)
 {
     *out = rt_section(&t->file, kind, index);
-    RT_CHECK(e, FORMAT, out->data, "no section %s %u", rt_section_name(kind), index);
-    RT_CHECK(e, FORMAT, out->size % each == 0, "section %s %u: %zu bytes are no rows of %zu",
+    RT_CHECK(e, FORMAT, MOD_ROWS, out->data, "no section %s %u", rt_section_name(kind), index);
+    RT_CHECK(e, FORMAT, MOD_ROWS_WHOLE, out->size % each == 0, "section %s %u: %zu bytes are no rows of %zu",
              rt_section_name(kind), index, out->size, each);
     *count = (uint32_t)(out->size / each);
     return YOLORT_OK;
@@ -34,15 +34,16 @@ static yolort_status rows_of(struct rt_tables *t, uint32_t kind, uint32_t index,
 static yolort_status check_string(const struct rt_tables *t, uint32_t offset, int may_be_empty,
                                   const char *what, const struct rt_error *e)
 {
-    RT_CHECK(e, FORMAT, offset < t->strings_size, "%s: string %u is outside STRINGS", what, offset);
-    RT_CHECK(e, FORMAT, may_be_empty || t->strings[offset], "%s: empty string", what);
+    RT_CHECK(e, FORMAT, MOD_STRING, offset < t->strings_size, "%s: string %u is outside STRINGS", what,
+             offset);
+    RT_CHECK(e, FORMAT, MOD_STRING_EMPTY, may_be_empty || t->strings[offset], "%s: empty string", what);
     return YOLORT_OK;
 }
 
 static yolort_status check_strings(struct rt_tables *t, const struct rt_error *e)
 {
     struct rt_span s = rt_section(&t->file, YM_STRINGS, 0);
-    RT_CHECK(e, FORMAT, s.size > 0 && !s.data[0] && !s.data[s.size - 1],
+    RT_CHECK(e, FORMAT, MOD_STRINGS, s.size > 0 && !s.data[0] && !s.data[s.size - 1],
              "STRINGS is missing, or does not begin and end with a NUL");
     t->strings = (const char *)s.data;
     t->strings_size = s.size;
@@ -62,16 +63,19 @@ static int is_fraction(double v)
 static yolort_status check_meta_numbers(const struct ym_meta *m, const struct rt_error *e)
 {
     int boxes = m->head != YOLORT_HEAD_NONE;
-    RT_CHECK(e, FORMAT, m->head <= YOLORT_HEAD_X, "META: head %u", m->head);
-    RT_CHECK(e, FORMAT, m->letterbox <= YOLORT_TOPLEFT, "META: letterbox %u", m->letterbox);
-    RT_CHECK(e, FORMAT, within(m->nc, boxes, MAX_CLASSES), "META: %d classes", m->nc);
-    RT_CHECK(e, FORMAT, within(m->height, 1, MAX_SIDE) && within(m->width, 1, MAX_SIDE),
+    RT_CHECK(e, FORMAT, MOD_META_HEAD, m->head <= YOLORT_HEAD_X, "META: head %u", m->head);
+    RT_CHECK(e, FORMAT, MOD_META_LETTERBOX, m->letterbox <= YOLORT_TOPLEFT, "META: letterbox %u",
+             m->letterbox);
+    RT_CHECK(e, FORMAT, MOD_META_CLASSES, within(m->nc, boxes, MAX_CLASSES), "META: %d classes", m->nc);
+    RT_CHECK(e, FORMAT, MOD_META_SIDES, within(m->height, 1, MAX_SIDE) && within(m->width, 1, MAX_SIDE),
              "META: %d x %d pixels", m->width, m->height);
-    RT_CHECK(e, FORMAT, within(m->max_batch, 1, YM_MAX_BATCH), "META: batch %d", m->max_batch);
-    RT_CHECK(e, FORMAT, within(m->stride, boxes, MAX_STRIDE), "META: stride %d", m->stride);
-    RT_CHECK(e, FORMAT, within(m->max_det, 0, MAX_DET_LIMIT), "META: max_det %d", m->max_det);
-    RT_CHECK(e, FORMAT, is_fraction(m->conf) && is_fraction(m->iou), "META: conf %g, iou %g", (double)m->conf,
-             (double)m->iou);
+    RT_CHECK(e, FORMAT, MOD_META_BATCH, within(m->max_batch, 1, YM_MAX_BATCH), "META: batch %d",
+             m->max_batch);
+    RT_CHECK(e, FORMAT, MOD_META_STRIDE, within(m->stride, boxes, MAX_STRIDE), "META: stride %d", m->stride);
+    RT_CHECK(e, FORMAT, MOD_META_MAX_DET, within(m->max_det, 0, MAX_DET_LIMIT), "META: max_det %d",
+             m->max_det);
+    RT_CHECK(e, FORMAT, MOD_META_FRACTION, is_fraction(m->conf) && is_fraction(m->iou),
+             "META: conf %g, iou %g", (double)m->conf, (double)m->iou);
     return YOLORT_OK;
 }
 
@@ -81,7 +85,8 @@ static yolort_status check_names(struct rt_tables *t, const struct rt_error *e)
     uint32_t n;
     if (t->meta->nc == 0) return YOLORT_OK;
     RT_TRY(rows_of(t, YM_NAMES, 0, sizeof *t->names, &s, &n, e));
-    RT_CHECK(e, FORMAT, n == (uint32_t)t->meta->nc, "NAMES: %u names of %d classes", n, t->meta->nc);
+    RT_CHECK(e, FORMAT, MOD_NAMES_COUNT, n == (uint32_t)t->meta->nc, "NAMES: %u names of %d classes", n,
+             t->meta->nc);
     t->names = (const uint32_t *)(const void *)s.data;
     for (uint32_t i = 0; i < n; i++)
         RT_TRY(check_string(t, t->names[i], 1, "NAMES", e));
@@ -107,10 +112,11 @@ static yolort_status check_weight(const struct rt_tables *t, const struct ym_wei
 {
     uint64_t bytes = tensor_bytes(w->dtype, w->rank, w->dim);
     RT_TRY(check_string(t, w->name, 0, "WEIGHT: name", e));
-    RT_CHECK(e, FORMAT, bytes && !w->pad[0] && !w->pad[1], "WEIGHT %u: bad type or dims", i);
-    RT_CHECK(e, FORMAT, bytes == w->size, "WEIGHT %u: %" PRIu64 " bytes instead of %" PRIu64, i, w->size,
-             bytes);
-    RT_CHECK(e, FORMAT, w->offset % YM_ALIGN == 0 && w->offset <= pool && w->size <= pool - w->offset,
+    RT_CHECK(e, FORMAT, MOD_WEIGHT_TYPE, bytes && !w->pad[0] && !w->pad[1], "WEIGHT %u: bad type or dims", i);
+    RT_CHECK(e, FORMAT, MOD_WEIGHT_BYTES, bytes == w->size,
+             "WEIGHT %u: %" PRIu64 " bytes instead of %" PRIu64, i, w->size, bytes);
+    RT_CHECK(e, FORMAT, MOD_WEIGHT_INSIDE,
+             w->offset % YM_ALIGN == 0 && w->offset <= pool && w->size <= pool - w->offset,
              "WEIGHT %u: at %" PRIu64 ", outside WEIGHTS or not aligned", i, w->offset);
     return YOLORT_OK;
 }
@@ -121,7 +127,7 @@ static yolort_status check_weights(struct rt_tables *t, const struct rt_error *e
     struct rt_span s, pool = rt_section(&t->file, YM_WEIGHTS, 0);
     uint32_t n;
     if (!rt_section(&t->file, YM_WEIGHT, 0).data) {
-        RT_CHECK(e, FORMAT, !pool.data, "WEIGHTS without WEIGHT");
+        RT_CHECK(e, FORMAT, MOD_WEIGHTS_ALONE, !pool.data, "WEIGHTS without WEIGHT");
         return YOLORT_OK;
     }
     RT_TRY(rows_of(t, YM_WEIGHT, 0, sizeof(struct ym_weight), &s, &n, e));
@@ -137,7 +143,7 @@ yolort_status rt_tables_shared(struct rt_tables *t, const struct rt_error *e)
     struct rt_span s;
     uint32_t n;
     RT_TRY(rows_of(t, YM_META, 0, sizeof *t->meta, &s, &n, e));
-    RT_CHECK(e, FORMAT, n == 1, "META: %u records", n);
+    RT_CHECK(e, FORMAT, MOD_META_ONE, n == 1, "META: %u records", n);
     const struct ym_meta *m = t->meta = (const struct ym_meta *)(const void *)s.data;
     RT_TRY(check_string(t, m->model, 1, "META: model", e));
     RT_TRY(check_string(t, m->task, 1, "META: task", e));
@@ -153,21 +159,22 @@ yolort_status rt_tables_target(struct rt_tables *t, uint32_t index, const struct
     struct rt_span s;
     uint32_t n;
     RT_TRY(rows_of(t, YM_TARGET, index, sizeof *t->target, &s, &n, e));
-    RT_CHECK(e, FORMAT, n == 1, "TARGET %u: %u records", index, n);
+    RT_CHECK(e, FORMAT, MOD_TARGET_ONE, n == 1, "TARGET %u: %u records", index, n);
     const struct ym_target *r = (const struct ym_target *)(const void *)s.data;
     RT_TRY(check_string(t, r->name, 0, "TARGET: name", e));
     RT_TRY(check_string(t, r->arch, 0, "TARGET: arch", e));
     RT_TRY(check_string(t, r->features, 1, "TARGET: features", e));
     RT_TRY(check_string(t, r->precision, 1, "TARGET: precision", e));
     RT_TRY(check_string(t, r->compiler, 1, "TARGET: compiler", e));
-    RT_CHECK(e, LIMIT, r->arena_size <= MAX_ARENA_BYTES, "TARGET %u: an arena of %" PRIu64 " bytes", index,
-             r->arena_size);
-    RT_CHECK(e, LIMIT, r->scratch_size <= MAX_SCRATCH_BYTES, "TARGET %u: scratch of %" PRIu64 " bytes", index,
-             r->scratch_size);
-    RT_CHECK(e, FORMAT, within(r->max_batch, 1, YM_MAX_BATCH), "TARGET %u: batch %d", index, r->max_batch);
-    RT_CHECK(e, FORMAT, within(r->height, 1, MAX_SIDE) && within(r->width, 1, MAX_SIDE),
+    RT_CHECK(e, LIMIT, MOD_TARGET_ARENA, r->arena_size <= MAX_ARENA_BYTES,
+             "TARGET %u: an arena of %" PRIu64 " bytes", index, r->arena_size);
+    RT_CHECK(e, LIMIT, MOD_TARGET_SCRATCH, r->scratch_size <= MAX_SCRATCH_BYTES,
+             "TARGET %u: scratch of %" PRIu64 " bytes", index, r->scratch_size);
+    RT_CHECK(e, FORMAT, MOD_TARGET_BATCH, within(r->max_batch, 1, YM_MAX_BATCH), "TARGET %u: batch %d", index,
+             r->max_batch);
+    RT_CHECK(e, FORMAT, MOD_TARGET_SIDES, within(r->height, 1, MAX_SIDE) && within(r->width, 1, MAX_SIDE),
              "TARGET %u: %d x %d pixels", index, r->width, r->height);
-    RT_CHECK(e, FORMAT, r->checked <= 1, "TARGET %u: checked is %u", index, r->checked);
+    RT_CHECK(e, FORMAT, MOD_TARGET_CHECKED, r->checked <= 1, "TARGET %u: checked is %u", index, r->checked);
     t->index = index;
     t->target = r;
     return YOLORT_OK;
@@ -184,16 +191,18 @@ static yolort_status check_io_row(const struct rt_tables *t, uint32_t i, const s
     uint64_t bytes = tensor_bytes(io->dtype, io->rank, io->dim);
     RT_TRY(check_string(t, io->name, 0, "IO: name", e));
     const char *name = t->strings + io->name;
-    RT_CHECK(e, FORMAT, io->rank >= 1 && bytes, "IO %u (%s): bad type or dims", i, name);
-    RT_CHECK(e, LIMIT, bytes <= MAX_IO_BYTES, "IO %u (%s): %" PRIu64 " bytes", i, name, bytes);
-    RT_CHECK(e, FORMAT, io->dim[0] == t->target->max_batch, "IO %u (%s): dim 0 is not the batch", i, name);
-    RT_CHECK(e, FORMAT,
+    RT_CHECK(e, FORMAT, MOD_IO_TYPE, io->rank >= 1 && bytes, "IO %u (%s): bad type or dims", i, name);
+    RT_CHECK(e, LIMIT, MOD_IO_BYTES_LIMIT, bytes <= MAX_IO_BYTES, "IO %u (%s): %" PRIu64 " bytes", i, name,
+             bytes);
+    RT_CHECK(e, FORMAT, MOD_IO_BATCH, io->dim[0] == t->target->max_batch,
+             "IO %u (%s): dim 0 is not the batch", i, name);
+    RT_CHECK(e, FORMAT, MOD_IO_FLAGS,
              io->flags == 0 || io->flags == YM_IO_OUTPUT || io->flags == (YM_IO_OUTPUT | YM_IO_LAYER),
              "IO %u (%s): flags 0x%x", i, name, io->flags);
-    RT_CHECK(e, FORMAT, !io->pad, "IO %u (%s): padding is not zero", i, name);
+    RT_CHECK(e, FORMAT, MOD_IO_PAD, !io->pad, "IO %u (%s): padding is not zero", i, name);
     for (uint32_t k = 0; k < i; k++)
-        RT_CHECK(e, FORMAT, strcmp(name, t->strings + t->io[k].name), "IO %u and %u are both \"%s\"", k, i,
-                 name);
+        RT_CHECK(e, FORMAT, MOD_IO_TWICE, strcmp(name, t->strings + t->io[k].name),
+                 "IO %u and %u are both \"%s\"", k, i, name);
     return YOLORT_OK;
 }
 
@@ -212,12 +221,14 @@ static yolort_status check_known_io(const struct rt_tables *t, const struct ym_i
     int64_t row = (t->meta->head == YOLORT_HEAD_FREE ? 4 : 5) + (int64_t)t->meta->nc;
     int input = !(io->flags & YM_IO_OUTPUT);
     if (!strcmp(name, "input_u8"))
-        RT_CHECK(e, FORMAT, input && has_shape(io, YOLORT_U8, t->target->height, t->target->width, 3),
+        RT_CHECK(e, FORMAT, MOD_IO_PICTURE,
+                 input && has_shape(io, YOLORT_U8, t->target->height, t->target->width, 3),
                  "IO: input_u8 is no picture of %d x %d", t->target->width, t->target->height);
     if (strcmp(name, "decoded") || t->meta->head == YOLORT_HEAD_NONE) return YOLORT_OK;
     int fits = t->meta->head == YOLORT_HEAD_FREE ? has_shape(io, YOLORT_F32, row, YM_ANY, 0)
                                                  : has_shape(io, YOLORT_F32, YM_ANY, row, 0);
-    RT_CHECK(e, FORMAT, !input && fits, "IO: decoded does not hold rows of %" PRId64 " numbers", row);
+    RT_CHECK(e, FORMAT, MOD_IO_DECODED, !input && fits,
+             "IO: decoded does not hold rows of %" PRId64 " numbers", row);
     return YOLORT_OK;
 }
 
@@ -225,8 +236,8 @@ static yolort_status check_io(struct rt_tables *t, const struct rt_error *e)
 {
     struct rt_span s;
     RT_TRY(rows_of(t, YM_IO, t->index, sizeof *t->io, &s, &t->nio, e));
-    RT_CHECK(e, LIMIT, t->nio <= YM_MAX_IO, "%u inputs and outputs; at most %d are allowed", t->nio,
-             YM_MAX_IO);
+    RT_CHECK(e, LIMIT, MOD_IO_COUNT_LIMIT, t->nio <= YM_MAX_IO,
+             "%u inputs and outputs; at most %d are allowed", t->nio, YM_MAX_IO);
     t->io = (const struct ym_io *)(const void *)s.data;
     for (uint32_t i = 0; i < t->nio; i++) {
         RT_TRY(check_io_row(t, i, e));
@@ -244,8 +255,8 @@ static yolort_status check_kernels(struct rt_tables *t, const struct rt_error *e
         const struct ym_kernel *k = &t->kernel[i];
         RT_TRY(check_string(t, k->name, 0, "KERNEL: name", e));
         RT_TRY(check_string(t, k->family, 1, "KERNEL: family", e));
-        RT_CHECK(e, FORMAT, k->offset < t->code.size, "KERNEL %u: entry %" PRIu64 " is outside CODE", i,
-                 k->offset);
+        RT_CHECK(e, FORMAT, MOD_KERNEL_ENTRY, k->offset < t->code.size,
+                 "KERNEL %u: entry %" PRIu64 " is outside CODE", i, k->offset);
     }
     return YOLORT_OK;
 }
@@ -254,8 +265,9 @@ static yolort_status check_kernels(struct rt_tables *t, const struct rt_error *e
 static yolort_status slot_size(const struct rt_tables *t, const struct ym_arg *a, uint32_t i, uint64_t *size,
                                const struct rt_error *e)
 {
-    RT_CHECK(e, FORMAT, a->slot <= YM_SLOT_IO, "ARG %u: slot %u", i, a->slot);
-    RT_CHECK(e, FORMAT, a->slot == YM_SLOT_IO ? a->io < t->nio : a->io == 0, "ARG %u: io %u", i, a->io);
+    RT_CHECK(e, FORMAT, MOD_ARG_SLOT, a->slot <= YM_SLOT_IO, "ARG %u: slot %u", i, a->slot);
+    RT_CHECK(e, FORMAT, MOD_ARG_IO, a->slot == YM_SLOT_IO ? a->io < t->nio : a->io == 0, "ARG %u: io %u", i,
+             a->io);
     *size = a->slot == YM_SLOT_ARENA      ? t->target->arena_size
             : a->slot == YM_SLOT_CONSTANT ? t->constants.size
                                           : rt_io_bytes(&t->io[a->io]) * (uint64_t)t->io[a->io].dim[0];
@@ -271,7 +283,7 @@ static yolort_status check_args(struct rt_tables *t, const struct rt_error *e)
         const struct ym_arg *a = &t->arg[i];
         uint64_t size = 0;
         RT_TRY(slot_size(t, a, i, &size, e));
-        RT_CHECK(e, FORMAT, a->offset <= size && a->size <= size - a->offset,
+        RT_CHECK(e, FORMAT, MOD_ARG_INSIDE, a->offset <= size && a->size <= size - a->offset,
                  "ARG %u: %" PRIu64 " bytes at %" PRIu64 " leave its slot of %" PRIu64, i, a->size, a->offset,
                  size);
     }
@@ -301,19 +313,22 @@ static yolort_status check_step(const struct rt_tables *t, uint32_t i, const uin
 {
     const struct ym_step *p = &t->step[i];
     RT_TRY(check_string(t, p->label, 1, "STEP: label", e));
-    RT_CHECK(e, FORMAT, is_subset(p->need, in), "STEP %u: need names what is no input", i);
-    RT_CHECK(e, FORMAT, is_subset(p->want, out) && !is_empty(p->want),
+    RT_CHECK(e, FORMAT, MOD_STEP_NEED, is_subset(p->need, in), "STEP %u: need names what is no input", i);
+    RT_CHECK(e, FORMAT, MOD_STEP_WANT, is_subset(p->want, out) && !is_empty(p->want),
              "STEP %u: want names what is no output", i);
-    RT_CHECK(e, FORMAT, p->kernel < t->nkernel, "STEP %u: kernel %u of %u", i, p->kernel, t->nkernel);
-    RT_CHECK(e, FORMAT,
+    RT_CHECK(e, FORMAT, MOD_STEP_KERNEL, p->kernel < t->nkernel, "STEP %u: kernel %u of %u", i, p->kernel,
+             t->nkernel);
+    RT_CHECK(e, FORMAT, MOD_STEP_ARGS,
              p->narg <= YM_MAX_ARGS && p->first_arg <= t->narg && p->narg <= t->narg - p->first_arg,
              "STEP %u: arguments %u + %u of %u", i, p->first_arg, p->narg, t->narg);
-    RT_CHECK(e, FORMAT, p->line >= 0, "STEP %u: line %d", i, p->line);
-    RT_CHECK(e, FORMAT, p->grain >= 1, "STEP %u: grain 0", i);
-    RT_CHECK(e, FORMAT, within(p->units, 1, MAX_UNITS), "STEP %u: %" PRId64 " units", i, p->units);
-    RT_CHECK(e, FORMAT, p->scratch <= t->target->scratch_size, "STEP %u: %" PRIu64 " bytes of scratch", i,
-             p->scratch);
-    RT_CHECK(e, FORMAT, isfinite(p->flops) && isfinite(p->bytes) && p->flops >= 0 && p->bytes >= 0,
+    RT_CHECK(e, FORMAT, MOD_STEP_LINE, p->line >= 0, "STEP %u: line %d", i, p->line);
+    RT_CHECK(e, FORMAT, MOD_STEP_GRAIN, p->grain >= 1, "STEP %u: grain 0", i);
+    RT_CHECK(e, FORMAT, MOD_STEP_UNITS, within(p->units, 1, MAX_UNITS), "STEP %u: %" PRId64 " units", i,
+             p->units);
+    RT_CHECK(e, FORMAT, MOD_STEP_SCRATCH, p->scratch <= t->target->scratch_size,
+             "STEP %u: %" PRIu64 " bytes of scratch", i, p->scratch);
+    RT_CHECK(e, FORMAT, MOD_STEP_COSTS,
+             isfinite(p->flops) && isfinite(p->bytes) && p->flops >= 0 && p->bytes >= 0,
              "STEP %u: flops or bytes is no count", i);
     return YOLORT_OK;
 }
@@ -332,8 +347,8 @@ static yolort_status check_step_io(const struct rt_tables *t, uint32_t i, const 
         const uint64_t *mask = output ? p->want : p->need;
         uint64_t alone[2] = {0, 0};
         rt_mask_set(alone, a->io);
-        RT_CHECK(e, FORMAT, !memcmp(mask, alone, sizeof alone), "STEP %u: may run without its argument %s", i,
-                 t->strings + t->io[a->io].name);
+        RT_CHECK(e, FORMAT, MOD_STEP_ALONE, !memcmp(mask, alone, sizeof alone),
+                 "STEP %u: may run without its argument %s", i, t->strings + t->io[a->io].name);
         if (!output) continue;
         reached[a->io][0] |= with[0];
         reached[a->io][1] |= with[1];
@@ -349,13 +364,13 @@ static yolort_status check_steps(struct rt_tables *t, const struct rt_error *e)
     t->step = (const struct ym_step *)(const void *)s.data;
     io_mask(t, 0, in);
     io_mask(t, 1, out);
-    RT_CHECK(e, FORMAT, !is_empty(in) && !is_empty(out), "IO: no input, or no output");
+    RT_CHECK(e, FORMAT, MOD_IO_SIDES, !is_empty(in) && !is_empty(out), "IO: no input, or no output");
     for (uint32_t i = 0; i < t->nstep; i++) {
         RT_TRY(check_step(t, i, in, out, e));
         RT_TRY(check_step_io(t, i, in, reached, e));
     }
     for (uint32_t i = 0; i < t->nio; i++)
-        RT_CHECK(e, FORMAT, !rt_mask_has(out, i) || is_subset(in, reached[i]),
+        RT_CHECK(e, FORMAT, MOD_IO_WRITTEN, !rt_mask_has(out, i) || is_subset(in, reached[i]),
                  "IO %u (%s): with some input, no step writes it", i, t->strings + t->io[i].name);
     return YOLORT_OK;
 }
@@ -364,7 +379,7 @@ yolort_status rt_tables_program(struct rt_tables *t, const struct rt_error *e)
 {
     t->code = rt_section(&t->file, YM_CODE, t->index);
     t->constants = rt_section(&t->file, YM_CONSTANTS, t->index);
-    RT_CHECK(e, FORMAT, t->code.data, "no section CODE %u", t->index);
+    RT_CHECK(e, FORMAT, MOD_CODE_PRESENT, t->code.data, "no section CODE %u", t->index);
     RT_TRY(check_io(t, e));
     RT_TRY(check_kernels(t, e));
     RT_TRY(check_args(t, e));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -169,6 +170,22 @@ Test(rt_module, every_length)
     free(bytes);
 }
 
+/* More bytes than a module may have: nothing behind the header is looked at. */
+Test(rt_module, too_large)
+{
+    size_t size = YM_MAX_FILE + 64;
+    uint8_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) cr_skip("no room for an address range of 8 GiB");
+    struct modbuild b;
+    modbuild_init(&b);
+    memcpy(p, &b.header, sizeof b.header);
+    cr_expect_eq(load(p, size), YOLORT_LIMIT);
+    cr_expect_eq(load(p, size - 64), YOLORT_FORMAT);
+    cr_assert(!mprotect(p, size, PROT_NONE));
+    cr_expect_eq(load(p + 1, size - 1), YOLORT_LIMIT, "without a look at the bytes");
+    munmap(p, size);
+}
+
 /* --- bad fields under a right digest ---------------------------------------------------------------------------- */
 
 struct fault {
@@ -189,8 +206,8 @@ struct fault {
 /* clang-format off */
 static const struct fault faults[] = {
     {FIELD(header.format), 2, INCOMPATIBLE, "has format version 2, this runtime reads version 1"},
-    {FIELD(header.byte_order), 0x04030201, INCOMPATIBLE, "byte order"},
-    {FIELD(header.features), 1, INCOMPATIBLE, "reader features 0x1"},
+    {FIELD(header.byte_order), 0x04030201, INCOMPATIBLE, "has byte order 0x04030201, this runtime reads 0x01020304"},
+    {FIELD(header.features), 1, INCOMPATIBLE, "needs reader features 0x1, this runtime has none"},
     {FIELD(header.ntarget), 65, LIMIT, "65 programs"},
     {FIELD(header.ntarget), 2, FORMAT, "no section TARGET 1"},
     {FIELD(header.magic), 0, FORMAT, "not a yoloc module"},

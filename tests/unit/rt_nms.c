@@ -306,6 +306,10 @@ Test(rt_nms, option_struct)
     cr_expect_eq(wide.later[0] | wide.later[1], 0);
     cr_expect_eq(yolort_nms(NULL, 0, 1, YOLORT_HEAD_FREE, &wide.o, NULL, out, 2, &count), YOLORT_OK);
     cr_expect_eq(count, 0);
+    yolort_nms_opts_init(NULL, sizeof o);
+    memset(&o, 0xff, sizeof o);
+    yolort_nms_opts_init(&o, sizeof o.size - 1); /* no room for the size itself */
+    cr_expect_eq(o.size, SIZE_MAX);
     wide.later[1] = 1;
     cr_expect_eq(yolort_nms(NULL, 0, 1, YOLORT_HEAD_FREE, &wide.o, NULL, out, 2, &count), YOLORT_ARG);
     yolort_nms_opts_init(&o, sizeof o);
@@ -335,6 +339,7 @@ Test(rt_nms, refuses)
     cr_expect_eq(yolort_nms(d, 1, 1, YOLORT_HEAD_NONE, &o, work, out, 2, &count), YOLORT_ARG);
     cr_expect_eq(yolort_nms(d, 1, 1, (yolort_head)9, &o, work, out, 2, &count), YOLORT_ARG);
     cr_expect_eq(yolort_nms(d, (size_t)1 << 40, 1, f, &o, work, out, 2, &count), YOLORT_ARG);
+    cr_expect_eq(yolort_nms(d, INT32_MAX, INT32_MAX, f, &o, work, out, 2, &count), YOLORT_ARG);
     o.conf = NAN;
     cr_expect_eq(yolort_nms(d, 1, 1, f, &o, work, out, 2, &count), YOLORT_ARG);
     o.conf = 0.1f, o.iou = NAN;
