@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "check.h"
+
 /* Classes of torch.nn, and names they go by in forks. `parameter` is the one that is not `inplace`. */
 static const struct row {
     const char *name;
@@ -47,12 +49,15 @@ static bool take_argument(struct yir_arena *a, struct yir_loc loc, const struct 
 {
     const char *eq = strchr(text, '=');
     const struct fe_value *v = fe_literal(a, eq ? eq + 1 : text, loc);
-    if (!v) return false;
-    if (v->kind == FE_BOOL) return !eq || strncmp(text, "inplace", (size_t)(eq - text)) == 0;
+    if (FE_BREAKS(ACTIVATION_LITERAL, !v)) return false;
+    if (v->kind == FE_BOOL)
+        return FE_HOLDS(ACTIVATION_FLAG, !eq || strncmp(text, "inplace", (size_t)(eq - text)) == 0);
     double f;
-    if (!r->parameter || !fe_as_float(v, &f)) return false;
+    if (FE_BREAKS(ACTIVATION_PARAMETER, !r->parameter) || FE_BREAKS(ACTIVATION_NUMBER, !fe_as_float(v, &f)))
+        return false;
     size_t n = eq ? (size_t)(eq - text) : strlen(r->parameter);
-    if (eq && (strlen(r->parameter) != n || strncmp(text, r->parameter, n) != 0)) return false;
+    if (FE_BREAKS(ACTIVATION_NAME, eq && (strlen(r->parameter) != n || strncmp(text, r->parameter, n) != 0)))
+        return false;
     out->slope = (float)f;
     return true;
 }
@@ -65,12 +70,12 @@ int fe_act_parse(struct yir_arena *a, struct yir_diags *d, struct yir_loc loc, c
     if (strncmp(s, "nn.", 3) == 0) s += 3;
     size_t n = strcspn(s, "( ");
     const struct row *r = find_row(s, n);
-    if (!r) return report_unknown(d, loc, yir_strndup(a, s, n));
+    if (FE_BREAKS(ACTIVATION, !r)) return report_unknown(d, loc, yir_strndup(a, s, n));
     *out = (struct fe_act){r->op, r->value};
     s += n;
     if (!*s) return 0;
     size_t close = strcspn(s, ")");
-    if (*s != '(' || s[close] != ')' || s[close + 1 + strspn(s + close + 1, " ")])
+    if (FE_BREAKS(ACTIVATION_FORM, *s != '(' || s[close] != ')' || s[close + 1 + strspn(s + close + 1, " ")]))
         return yir_diag(d, loc, E_ACTIVATION,
                         "an activation is written as nn.%s() or nn.LeakyReLU(0.1), not %s", r->name, text);
     char *args = yir_strndup(a, s + 1, close - 1), *rest = args;
@@ -86,7 +91,7 @@ int fe_act_node(struct yir_diags *d, struct yir_loc loc, const char *path, const
                 struct fe_act *out)
 {
     const struct row *r = find_row(n->class_name, strlen(n->class_name));
-    if (!r)
+    if (FE_BREAKS(ACTIVATION_CLASS, !r))
         return yir_diag(d, loc, E_ACTIVATION,
                         "%s.%s: the weights hold an activation of class %s, which is not known", path,
                         n->name, n->class_path);

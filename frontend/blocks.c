@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "check.h"
+
 const struct fe_act fe_act_none = {YIR_NOP, 0};
 
 struct fe_conv fe_conv_of(struct fe_lower *l, int64_t c2, int64_t k, int64_t s)
@@ -25,7 +27,7 @@ static int check_groups(struct fe_lower *l, int64_t c1, int64_t c2, int64_t g)
     const struct fe_value *mode = fe_node_attr(l->at->node, "padding_mode");
     if (mode && mode->kind == FE_STR && strcmp(mode->s, "zeros") != 0)
         return fe_fail(l, E_UNSUPPORTED, "%s: the padding mode %s is not supported", l->at->path, mode->s);
-    if (g > 0 && c1 % g == 0 && c2 % g == 0) return 0;
+    if (FE_HOLDS(CONV_GROUPS, g > 0 && c1 % g == 0 && c2 % g == 0)) return 0;
     return fe_fail(l, E_ARGS, "%s: %lld channels in and %lld out do not divide into %lld groups", l->at->path,
                    (long long)c1, (long long)c2, (long long)g);
 }
@@ -109,7 +111,7 @@ yir_ref fe_add(struct fe_lower *l, yir_ref a, yir_ref b)
 yir_ref fe_concat(struct fe_lower *l, const yir_ref *x, int n, int axis)
 {
     int most = yir_opinfo(YIR_concat)->hi;
-    if (n > most)
+    if (FE_BREAKS(CONCAT_INPUTS, n > most))
         return fe_fail(l, E_LIMIT, "%s: %d values to join; %d are the most", l->at->path, n, most), YIR_NONE;
     struct yir_a_axis a = {axis};
     return fe_op(l, YIR_concat, x, n, &a);

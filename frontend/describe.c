@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
+
 struct reader {
     struct yir_arena *arena;
     struct yir_diags *diags;
@@ -11,23 +13,24 @@ struct reader {
     size_t cap_row;
 };
 
-/* --- rows --------------------------------------------------------------------------------------------------- */
+/* --- rows
+ * --------------------------------------------------------------------------------------------------- */
 
 /* One element of `from`: a row before this one. */
 static int read_from(struct reader *r, const struct fe_value *v, struct yir_loc row, int index, int *out)
 {
     struct yir_loc loc = v->loc.line ? v->loc : row;
     int64_t f;
-    if (!fe_as_int(v, &f) || v->kind == FE_BOOL)
+    if (FE_BREAKS(ROW_FROM_KIND, !fe_as_int(v, &f) || v->kind == FE_BOOL))
         return yir_diag(r->diags, loc, E_FROM, "row %d: from must be a row number or a list of them, not %s",
                         index, fe_describe(r->arena, v));
     int64_t at = f < 0 ? f + index : f;
     if (f == -1 && index == 0)
         at = -1;
-    else if (at < 0)
+    else if (FE_BREAKS(ROW_FROM_BEFORE, at < 0))
         return yir_diag(r->diags, loc, E_FROM, "row %d: from %lld is before the first row", index,
                         (long long)f);
-    if (at >= index)
+    if (FE_BREAKS(ROW_FROM_LATER, at >= index))
         return yir_diag(r->diags, loc, E_FROM, "row %d: from %lld is not an earlier row", index,
                         (long long)f);
     *out = (int)at;
@@ -38,7 +41,7 @@ static int read_froms(struct reader *r, const struct fe_value *v, struct fe_row 
 {
     bool list = v->kind == FE_LIST;
     size_t n = list ? v->n : 1;
-    if (n == 0)
+    if (FE_BREAKS(ROW_FROM_NONE, n == 0))
         return yir_diag(r->diags, v->loc.line ? v->loc : row->loc, E_FROM, "row %d: from is an empty list",
                         row->index);
     int *from = yir_alloc_n(r->arena, n, sizeof *from), rc = 0;
@@ -53,7 +56,7 @@ static int read_froms(struct reader *r, const struct fe_value *v, struct fe_row 
 static int read_extra(struct reader *r, const struct fe_value *v, struct fe_row *row)
 {
     const struct fe_value *name = fe_get(v, "name");
-    if (v->kind != FE_DICT || v->n != 1 || !name || name->kind != FE_STR || !*name->s)
+    if (FE_BREAKS(ROW_EXTRA, v->kind != FE_DICT || v->n != 1 || !name || name->kind != FE_STR || !*name->s))
         return yir_diag(r->diags, v->loc.line ? v->loc : row->loc, E_ROW,
                         "row %d: the fifth field must be `name: path of its weights`", row->index);
     row->path = name->s;
@@ -67,21 +70,23 @@ static int read_row(struct reader *r, const char *part, const struct fe_value *v
     d->row = yir_grow(r->arena, d->row, &r->cap_row, (size_t)index + 1, sizeof *d->row);
     struct fe_row *row = &d->row[d->nrow++];
     *row = (struct fe_row){.index = index, .loc = v->loc, .path = yir_format(r->arena, "model.%d", index)};
-    if (v->kind != FE_LIST || v->n < 4 || v->n > 5)
+    if (FE_BREAKS(ROW_LIST, v->kind != FE_LIST) || FE_BREAKS(ROW_FIELDS, v->n < 4 || v->n > 5))
         return yir_diag(r->diags, v->loc, E_ROW,
                         "row %d of %s has %zu fields; a row is [from, repeats, module, args]", index, part,
                         v->kind == FE_LIST ? v->n : 1);
     const struct fe_value *n = v->item[1], *module = v->item[2], *args = v->item[3];
-    if (!fe_as_int(n, &row->repeats) || row->repeats < 1 || (uint64_t)row->repeats > r->limits->max_repeats)
+    if (FE_BREAKS(ROW_REPEATS_KIND, !fe_as_int(n, &row->repeats)) ||
+        FE_BREAKS(ROW_REPEATS_NONE, row->repeats < 1) ||
+        FE_BREAKS(ROW_REPEATS, (uint64_t)row->repeats > r->limits->max_repeats))
         return yir_diag(r->diags, n->loc.line ? n->loc : v->loc, E_ROW,
                         "row %d: repeats must be 1 to %llu, not %s%s", index,
                         (unsigned long long)r->limits->max_repeats, fe_describe(r->arena, n),
                         n->kind == FE_INT && n->i > 1 ? YIR_RAISE(max_repeats) : "");
-    if (module->kind != FE_STR)
+    if (FE_BREAKS(ROW_MODULE, module->kind != FE_STR))
         return yir_diag(r->diags, module->loc.line ? module->loc : v->loc, E_ROW,
                         "row %d: the third field must name a module, not %s", index,
                         fe_describe(r->arena, module));
-    if (args->kind != FE_LIST)
+    if (FE_BREAKS(ROW_ARGS, args->kind != FE_LIST))
         return yir_diag(r->diags, args->loc.line ? args->loc : v->loc, E_ROW,
                         "row %d: the arguments must be a list, not %s", index, fe_describe(r->arena, args));
     row->module = module->s;
@@ -96,12 +101,12 @@ enum { ROWS_WRONG = -1, NO_ROWS = -2 };
 static int read_part(struct reader *r, const char *part)
 {
     const struct fe_value *rows = fe_get(r->desc->root, part);
-    if (!rows) {
+    if (FE_BREAKS(YAML_PART, !rows)) {
         yir_diag(r->diags, r->desc->root->loc, E_YAML_KEY, "the key %s is missing", part);
-    } else if (rows->kind != FE_LIST) {
+    } else if (FE_BREAKS(YAML_PART_KIND, rows->kind != FE_LIST)) {
         yir_diag(r->diags, rows->loc, E_YAML_KEY, "%s must be a list of rows, not %s", part,
                  fe_describe(r->arena, rows));
-    } else if (rows->n > r->limits->max_rows) {
+    } else if (FE_BREAKS(YAML_ROWS, rows->n > r->limits->max_rows)) {
         yir_diag(r->diags, rows->loc, E_LIMIT, "%s has more than %llu rows%s", part,
                  (unsigned long long)r->limits->max_rows, YIR_RAISE(max_rows));
     } else {
@@ -123,7 +128,8 @@ static int read_parts(struct reader *r)
     return backbone || head ? -1 : 0;
 }
 
-/* --- scales ------------------------------------------------------------------------------------------------- */
+/* --- scales
+ * ------------------------------------------------------------------------------------------------- */
 
 static bool in_list(const struct fe_value *list, const char *name)
 {
@@ -134,16 +140,18 @@ static bool in_list(const struct fe_value *list, const char *name)
 
 static bool factor(const struct fe_value *v, double *out)
 {
-    return fe_as_float(v, out) && *out > 0 && *out <= 1024;
+    return FE_HOLDS(SCALE_NUMBER, fe_as_float(v, out)) && FE_HOLDS(SCALE_POSITIVE, *out > 0) &&
+           FE_HOLDS(SCALE_LARGE, *out <= 1024);
 }
 
 static int read_scale(struct reader *r, const struct fe_value *key, const struct fe_value *v,
                       struct fe_scale *s)
 {
     double cap = INFINITY;
-    bool ok = key->kind == FE_STR && v->kind == FE_LIST && (v->n == 2 || v->n == 3) &&
-              factor(v->item[0], &s->depth) && factor(v->item[1], &s->width);
-    if (ok && v->n == 3) ok = fe_as_float(v->item[2], &cap) && cap >= 1;
+    bool ok = FE_HOLDS(SCALE_NAME, key->kind == FE_STR) && FE_HOLDS(SCALE_LIST, v->kind == FE_LIST) &&
+              FE_HOLDS(SCALE_FIELDS, v->n == 2 || v->n == 3) && factor(v->item[0], &s->depth) &&
+              factor(v->item[1], &s->width);
+    if (ok && v->n == 3) ok = FE_HOLDS(SCALE_CAP, fe_as_float(v->item[2], &cap) && cap >= 1);
     if (!ok)
         return yir_diag(r->diags, v->loc, E_YAML_KEY,
                         "a scale is written as `n: [depth, width, max_channels]`");
@@ -157,7 +165,7 @@ static int read_multiple(struct reader *r, const char *key, double *out)
 {
     const struct fe_value *v = fe_get(r->desc->root, key);
     *out = 1;
-    if (!v || factor(v, out)) return 0;
+    if (FE_HOLDS(MULTIPLE, !v || factor(v, out))) return 0;
     return yir_diag(r->diags, v->loc, E_YAML_KEY, "%s must be a positive number, not %s", key,
                     fe_describe(r->arena, v));
 }
@@ -170,7 +178,7 @@ static int read_scales(struct reader *r)
     d->nscale = n ? (int)n : 1;
     d->scale = yir_alloc_n(r->arena, (size_t)d->nscale, sizeof *d->scale);
     d->scale[0] = (struct fe_scale){.name = "", .max_channels = INFINITY};
-    if (v && !n)
+    if (FE_BREAKS(SCALES, v && !n))
         return yir_diag(r->diags, v->loc, E_YAML_KEY,
                         "scales must hold lines as `n: [depth, width, max_channels]`");
     int rc = 0;
@@ -182,13 +190,16 @@ static int read_scales(struct reader *r)
     return rc;
 }
 
-/* --- other keys --------------------------------------------------------------------------------------------- */
+/* --- other keys
+ * --------------------------------------------------------------------------------------------- */
 
 static int read_count(struct reader *r, const struct fe_value *where, const char *key, int64_t max,
                       int64_t *out)
 {
     const struct fe_value *v = fe_get(where, key);
-    if (!v || (fe_as_int(v, out) && v->kind != FE_BOOL && *out >= 1 && *out <= max)) return 0;
+    if (!v || (FE_HOLDS(COUNT_KIND, fe_as_int(v, out) && v->kind != FE_BOOL) &&
+               FE_HOLDS(COUNT_NONE, *out >= 1) && FE_HOLDS(COUNT, *out <= max)))
+        return 0;
     return yir_diag(r->diags, v->loc, E_YAML_KEY, "%s must be an integer from 1 to %lld, not %s", key,
                     (long long)max, fe_describe(r->arena, v));
 }
@@ -198,7 +209,7 @@ static int read_activation(struct reader *r)
     const struct fe_value *v = fe_get(r->desc->root, "activation");
     r->desc->act = (struct fe_act){YIR_silu, 0};
     if (!v || v->kind == FE_NONE) return 0;
-    if (v->kind != FE_STR)
+    if (FE_BREAKS(ACTIVATION_KIND, v->kind != FE_STR))
         return yir_diag(r->diags, v->loc, E_ACTIVATION, "activation must be a text as nn.ReLU(), not %s",
                         fe_describe(r->arena, v));
     return fe_act_parse(r->arena, r->diags, v->loc, v->s, &r->desc->act);
@@ -212,7 +223,7 @@ static int read_choice(struct reader *r, const struct fe_value *input, const cha
     *out = 0;
     if (!v) return 0;
     for (int i = 0; i < 2; i++)
-        if (v->kind == FE_STR && strcmp(v->s, words[i]) == 0) return *out = i, 0;
+        if (FE_HOLDS(INPUT_WORD, v->kind == FE_STR && strcmp(v->s, words[i]) == 0)) return *out = i, 0;
     return yir_diag(r->diags, v->loc, E_YAML_KEY, "input: %s must be %s or %s", key, words[0], words[1]);
 }
 
@@ -224,13 +235,13 @@ static int read_input(struct reader *r)
     const struct fe_value *v = fe_get(d->root, "input"), *scale = fe_get(v, "scale");
     int bgr, topleft;
     double largest = 1;
-    if (v && v->kind != FE_DICT)
+    if (FE_BREAKS(INPUT_KIND, v && v->kind != FE_DICT))
         return yir_diag(r->diags, v->loc, E_YAML_KEY,
                         "input must be as {color: rgb, scale: 1, letterbox: square}");
     if (read_choice(r, v, "color", colors, &bgr) || read_choice(r, v, "letterbox", boxes, &topleft))
         return -1;
     if (read_count(r, v, "size", 8192, &d->size)) return -1;
-    if (scale && !(fe_as_float(scale, &largest) && largest > 0 && largest <= 65536))
+    if (FE_BREAKS(INPUT_SCALE, scale && !(fe_as_float(scale, &largest) && largest > 0 && largest <= 65536)))
         return yir_diag(r->diags, scale->loc, E_YAML_KEY,
                         "input: scale must be the largest value of a pixel, 1 or 255");
     d->input_bgr = bgr != 0;
@@ -280,8 +291,10 @@ static void warn_unknown_keys(struct reader *r)
         if (is_known_key(k)) continue;
         const char *name = k->kind == FE_STR ? k->s : yir_format(r->arena, "%lld", (long long)k->i);
         const char *near = strlen(name) > 3 ? yir_nearest(name, known_keys, YIR_COUNT(known_keys)) : NULL;
-        if (near) yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect; did you mean %s?", name, near);
-        else yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect", name);
+        if (near)
+            yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect; did you mean %s?", name, near);
+        else
+            yir_diag(r->diags, k->loc, W_YAML, "the key %s has no effect", name);
     }
 }
 
@@ -290,7 +303,7 @@ int fe_describe_model(struct yir_arena *a, struct yir_diags *d, const struct fe_
 {
     struct reader r = {.arena = a, .diags = d, .desc = out, .limits = yir_limits_of(d)};
     *out = (struct fe_desc){.root = root, .ch = 3, .reg_max = 16};
-    if (root->kind != FE_DICT)
+    if (FE_BREAKS(YAML_ROOT, root->kind != FE_DICT))
         return yir_diag(d, root->loc, E_KIND,
                         "this is no model description: it holds %s, not keys such as backbone and head",
                         fe_describe(a, root));
@@ -303,7 +316,8 @@ int fe_describe_model(struct yir_arena *a, struct yir_diags *d, const struct fe_
     if (read_activation(&r) || read_input(&r)) rc = -1;
     find_anchors(out);
     if (rc) return -1;
-    if (!out->nrow) return yir_diag(d, root->loc, E_YAML_KEY, "backbone and head have no rows");
+    if (FE_BREAKS(YAML_NO_ROWS, !out->nrow))
+        return yir_diag(d, root->loc, E_YAML_KEY, "backbone and head have no rows");
     warn_unknown_keys(&r);
     return 0;
 }

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
+
 enum { MAX_ANCHORS = 64 }; /* a level */
 
 struct anchors {
@@ -14,9 +16,10 @@ struct anchors {
 /* All numbers of a list, of lists of lists at most, in order; false when it holds anything else, or more. */
 static bool flatten_numbers(const struct fe_value *v, double *out, size_t *n, size_t max, int depth)
 {
-    if (v->kind != FE_LIST) return *n < max && fe_as_float(v, &out[(*n)++]);
+    if (v->kind != FE_LIST) return FE_HOLDS(ANCHORS_ROOM, *n < max) && fe_as_float(v, &out[(*n)++]);
     for (size_t i = 0; i < v->n; i++)
-        if (depth == 0 || !flatten_numbers(v->item[i], out, n, max, depth - 1)) return false;
+        if (FE_BREAKS(ANCHORS_DEPTH, depth == 0) || !flatten_numbers(v->item[i], out, n, max, depth - 1))
+            return false;
     return true;
 }
 
@@ -24,8 +27,9 @@ static int read_level(struct fe_lower *l, const struct fe_value *v, int level, s
 {
     double xy[2 * MAX_ANCHORS];
     size_t n = 0;
-    bool ok = flatten_numbers(v, xy, &n, 2 * MAX_ANCHORS, 2) && n >= 2 && n % 2 == 0;
-    if (!ok || (level && (int64_t)n != 2 * a->na))
+    bool ok = FE_HOLDS(ANCHORS_NUMBERS, flatten_numbers(v, xy, &n, 2 * MAX_ANCHORS, 2)) &&
+              FE_HOLDS(ANCHORS_PAIRS, n >= 2 && n % 2 == 0);
+    if (!ok || FE_BREAKS(ANCHORS_EQUAL, level && (int64_t)n != 2 * a->na))
         return fe_fail_at(l, v->loc, E_ANCHORS,
                           "anchors of a level are x,y pairs, equally many at each level and at most %d",
                           MAX_ANCHORS);
@@ -37,11 +41,11 @@ static int read_level(struct fe_lower *l, const struct fe_value *v, int level, s
 
 static int read_yaml_anchors(struct fe_lower *l, const struct fe_value *v, int nl, struct anchors *a)
 {
-    if (v->kind != FE_LIST)
+    if (FE_BREAKS(ANCHORS_LIST, v->kind != FE_LIST))
         return fe_fail_at(l, v->loc, E_ANCHORS,
                           "anchors must be a list with a row for each level, or a count, not %s",
                           fe_describe(l->arena, v));
-    if (v->n != (size_t)nl)
+    if (FE_BREAKS(ANCHORS_LEVELS, v->n != (size_t)nl))
         return fe_fail_at(l, v->loc, E_ANCHORS, "the head has %d levels, anchors are given for %zu", nl,
                           v->n);
     for (int i = 0; i < nl; i++)
@@ -85,7 +89,7 @@ static int from_yaml(struct fe_lower *l, const struct fe_value *v, int nl, struc
     if (!v || v->kind == FE_NONE || (v->kind == FE_STR && strcmp(v->s, "anchors") == 0))
         return 0; /* the key is missing */
     if (v->kind != FE_INT) return read_yaml_anchors(l, v, nl, a);
-    if (v->i < 1 || v->i > MAX_ANCHORS)
+    if (FE_BREAKS(ANCHORS_COUNT, v->i < 1 || v->i > MAX_ANCHORS))
         return fe_fail(l, E_ANCHORS, "anchors must be 1 to %d a level", MAX_ANCHORS);
     a->na = v->i;
     count_anchors(a, nl);
@@ -107,7 +111,8 @@ static bool differ(const struct anchors *a, const struct anchors *b, int nl)
 static int from_weights(struct fe_lower *l, const struct fe_tensor *t, int nl, const double *stride,
                         struct anchors *a)
 {
-    if (t->rank != 3 || t->dim[0] != nl || t->dim[1] < 1 || t->dim[1] > MAX_ANCHORS || t->dim[2] != 2)
+    if (FE_BREAKS(ANCHORS_SHAPE, t->rank != 3 || t->dim[0] != nl || t->dim[1] < 1 ||
+                                     t->dim[1] > MAX_ANCHORS || t->dim[2] != 2))
         return fe_fail(l, E_ANCHORS, "%s: expected shape [%d,anchors,2], found %s", t->name, nl,
                        fe_shape_text(l->arena, t->dim, t->rank));
     float *v = yir_alloc_n(l->arena, (size_t)t->numel, sizeof *v);

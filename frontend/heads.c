@@ -1,5 +1,7 @@
 #include "heads.h"
 
+#include "check.h"
+
 static const struct fe_tensor *at(struct yir_arena *a, const struct fe_weights *w, const char *path,
                                   const char *name)
 {
@@ -31,12 +33,13 @@ double fe_level_stride(struct fe_lower *l, int level, yir_ref x)
 
 int fe_head_begin(struct fe_lower *l, const struct fe_site *s, enum fe_head kind)
 {
-    if (s->nin > FE_MAX_LEVELS)
+    if (FE_BREAKS(HEAD_LEVELS, s->nin > FE_MAX_LEVELS))
         return fe_fail(l, E_LIMIT, "%s: %d levels; %d are the most", s->module->name, s->nin, FE_MAX_LEVELS);
     l->head.kind = kind;
     l->head.nl = s->nin;
     if (!l->nc_fixed) l->nc = fe_arg_int(s, "nc");
-    if (l->nc < 1) return fe_fail(l, E_ARGS, "%s: nc must be at least 1", s->module->name);
+    if (FE_BREAKS(HEAD_NC, l->nc < 1))
+        return fe_fail(l, E_ARGS, "%s: nc must be at least 1", s->module->name);
     return 0;
 }
 

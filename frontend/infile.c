@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "check.h"
+
 struct buffer {
     uint8_t *bytes;
     size_t len;
@@ -23,10 +25,11 @@ static const char *fill(int fd, uint64_t max, struct buffer *b, enum yir_diag_id
     struct stat st;
     *id = E_OPEN;
     if (fstat(fd, &st) != 0) return strerror(errno);
-    if (S_ISDIR(st.st_mode)) return "is a directory";
-    if (!S_ISREG(st.st_mode)) return "is not a regular file";
+    if (FE_BREAKS(FILE_DIRECTORY, S_ISDIR(st.st_mode))) return "is a directory";
+    if (FE_BREAKS(FILE_REGULAR, !S_ISREG(st.st_mode))) return "is not a regular file";
     *id = E_LIMIT;
-    if ((uint64_t)st.st_size > max || (uint64_t)st.st_size >= SIZE_MAX) return "is larger than the limit";
+    if (FE_BREAKS(FILE_SIZE, (uint64_t)st.st_size > max || (uint64_t)st.st_size >= SIZE_MAX))
+        return "is larger than the limit";
     *id = E_MEMORY;
     b->len = (size_t)st.st_size;
     b->bytes = malloc(b->len + 1);
@@ -36,7 +39,7 @@ static const char *fill(int fd, uint64_t max, struct buffer *b, enum yir_diag_id
         ssize_t n = read(fd, b->bytes + at, b->len - at);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return strerror(errno);
-        if (n == 0) return "became shorter while it was read";
+        if (FE_BREAKS(FILE_SHRANK, n == 0)) return "became shorter while it was read";
         at += (size_t)n;
     }
     b->bytes[b->len] = 0;

@@ -2,6 +2,7 @@
  *   text    = value [ "," [ value { "," value } [ "," ] ] ]          a comma makes a tuple, which is a list
  * here value   = None | True | False | [+-] number | string | list | tuple | dict Strings have the prefixes u
  * and r, one line, and the escapes below. No bytes, sets, complex numbers, concatenation. */
+#include "check.h"
 #include "value.h"
 
 #include <ctype.h>
@@ -56,15 +57,15 @@ static bool copy_number(struct reader *r, char *text, size_t cap)
         char c = *r->p;
         bool sign = (c == '+' || c == '-') && n > 0 && !hex && (text[n - 1] | 32) == 'e';
         if (c == '_') {
-            if (n == 0 || !isxdigit((unsigned char)text[n - 1]) || !isxdigit((unsigned char)r->p[1]))
-                return false;
+            bool between = n > 0 && isxdigit((unsigned char)text[n - 1]) && isxdigit((unsigned char)r->p[1]);
+            if (FE_BREAKS(LIT_UNDERSCORE, !between)) return false;
             continue;
         }
         if (!isalnum((unsigned char)c) && c != '.' && !sign) break;
         text[n++] = c;
     }
     text[n] = 0;
-    return n > 0 && n + 1 < cap && !word_char(*r->p);
+    return FE_HOLDS(LIT_NUMBER_ROOM, n + 1 < cap) && FE_HOLDS(LIT_NUMBER_END, n > 0 && !word_char(*r->p));
 }
 
 static bool read_int(const char *text, int64_t *out)
@@ -84,11 +85,12 @@ static bool read_int(const char *text, int64_t *out)
         int digit = isdigit((unsigned char)*p)   ? *p - '0'
                     : isalpha((unsigned char)*p) ? (*p | 32) - 'a' + 10
                                                  : 99;
-        if (digit >= base || v > (INT64_MAX - (uint64_t)digit) / (uint64_t)base) return false;
+        if (FE_BREAKS(LIT_DIGIT, digit >= base)) return false;
+        if (FE_BREAKS(LIT_INT, v > (INT64_MAX - (uint64_t)digit) / (uint64_t)base)) return false;
         v = v * (uint64_t)base + (uint64_t)digit;
     }
     /* 007 is no number in Python, but 000 is. */
-    if (base == 10 && text[0] == '0' && v != 0) return false;
+    if (FE_BREAKS(LIT_ZEROS, base == 10 && text[0] == '0' && v != 0)) return false;
     *out = (int64_t)v;
     return true;
 }
@@ -99,7 +101,7 @@ static struct fe_value *read_number(struct reader *r)
     if (*r->p == '-' || *r->p == '+') r->p++;
     char text[128];
     int64_t i;
-    if (!isdigit((unsigned char)*r->p) && *r->p != '.') return NULL;
+    if (FE_BREAKS(LIT_NUMBER, !isdigit((unsigned char)*r->p) && *r->p != '.')) return NULL;
     if (!copy_number(r, text, sizeof text)) return NULL;
     if (read_int(text, &i)) {
         struct fe_value *v = make(r, FE_INT);
@@ -109,10 +111,11 @@ static struct fe_value *read_number(struct reader *r)
     }
     /* strtod knows more forms (hexadecimal, inf) than Python; a decimal integer that does not fit is none of
      * ours. */
-    if (strspn(text, "0123456789.eE+-") != strlen(text) || !strpbrk(text, ".eE")) return NULL;
+    if (FE_BREAKS(LIT_FLOAT, strspn(text, "0123456789.eE+-") != strlen(text) || !strpbrk(text, ".eE")))
+        return NULL;
     char *end;
     double f = strtod_l(text, &end, r->c);
-    if (*end) return NULL;
+    if (FE_BREAKS(LIT_FLOAT_END, *end)) return NULL;
     struct fe_value *v = make(r, FE_FLOAT);
     v->f = minus ? -f : f;
     return v;
@@ -135,10 +138,11 @@ static bool hex_escape(struct reader *r, int digits, struct yir_str *s)
     uint32_t c = 0;
     for (int i = 0; i < digits; i++, r->p++) {
         unsigned char h = (unsigned char)*r->p;
-        if (!isxdigit(h)) return false;
+        if (FE_BREAKS(LIT_HEX, !isxdigit(h))) return false;
         c = c << 4 | (uint32_t)(isdigit(h) ? h - '0' : (h | 32) - 'a' + 10);
     }
-    if (c == 0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return false;
+    if (FE_BREAKS(LIT_HEX_ZERO, c == 0)) return false;
+    if (FE_BREAKS(LIT_HEX_VALUE, c > 0x10ffff || (c >= 0xd800 && c < 0xe000))) return false;
     put_utf8(s, c);
     return true;
 }
@@ -157,7 +161,7 @@ static bool escape(struct reader *r, struct yir_str *s)
     else if (c == 'U')
         return hex_escape(r, 8, s);
     else
-        return false;
+        return FE_HOLDS(LIT_ESCAPE, false);
     return true;
 }
 
@@ -169,8 +173,8 @@ static struct fe_value *read_string(struct reader *r)
     struct yir_str s = {.arena = r->a};
     yir_str_put(&s, "", 0);
     while (*r->p != quote) {
-        if (!*r->p || *r->p == '\n') return NULL;
-        if (*r->p == '\\' && raw) return NULL;
+        if (FE_BREAKS(LIT_STRING_END, !*r->p) || FE_BREAKS(LIT_STRING_LINE, *r->p == '\n')) return NULL;
+        if (FE_BREAKS(LIT_RAW, *r->p == '\\' && raw)) return NULL;
         if (*r->p == '\\') {
             r->p++;
             if (!escape(r, &s)) return NULL;
@@ -194,9 +198,9 @@ static bool same_key(const struct fe_value *x, const struct fe_value *y)
 static bool read_pair(struct reader *r, struct fe_value *d, size_t *cap)
 {
     struct fe_value *key = read_value(r);
-    if (!key || (key->kind != FE_STR && key->kind != FE_INT)) return false;
+    if (!key || FE_BREAKS(LIT_KEY, key->kind != FE_STR && key->kind != FE_INT)) return false;
     skip(r);
-    if (*r->p++ != ':') return false;
+    if (FE_BREAKS(LIT_COLON, *r->p++ != ':')) return false;
     struct fe_value *item = read_value(r);
     if (!item) return false;
     for (size_t i = 0; i < d->n; i++) {
@@ -235,7 +239,7 @@ static bool read_items(struct reader *r, struct fe_value *v, char close, bool *c
             *comma = open = true;
             continue;
         }
-        if (!open || !read_item(r, v, &cap)) return false;
+        if (FE_BREAKS(LIT_COMMA, !open) || !read_item(r, v, &cap)) return false;
         open = false;
     }
 }
@@ -246,7 +250,7 @@ static struct fe_value *read_bracket(struct reader *r)
     size_t i = (size_t)(strchr(opens, *r->p) - opens);
     struct fe_value *v = make(r, *r->p == '{' ? FE_DICT : FE_LIST);
     bool comma = false;
-    if (r->depth == MAX_DEPTH) return NULL;
+    if (FE_BREAKS(LIT_DEPTH, r->depth == MAX_DEPTH)) return NULL;
     r->depth++;
     r->p++;
     if (!read_items(r, v, closes[i], &comma)) return NULL;
@@ -280,7 +284,7 @@ static struct fe_value *read_value(struct reader *r)
 struct fe_value *fe_literal(struct yir_arena *a, const char *text, struct yir_loc loc)
 {
     struct reader r = {.a = a, .loc = loc, .p = text};
-    if (strnlen(text, MAX_TEXT + 1) > MAX_TEXT) return NULL;
+    if (FE_BREAKS(LIT_LENGTH, strnlen(text, MAX_TEXT + 1) > MAX_TEXT)) return NULL;
     struct fe_value *v = make(&r, FE_LIST);
     bool comma = false;
     /* The C locale is a constant of the library: no release is missed when the arena's out-of-memory jump

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "check.h"
+
 /* No attribute of a module is larger. */
 enum { MAX_ATTR = 1 << 24 };
 
@@ -77,7 +79,8 @@ void fe_warn(struct fe_lower *l, enum yir_diag_id id, const char *fmt, ...)
     yir_diag(l->diags, place(l), id, "%s", text);
 }
 
-/* --- the path ----------------------------------------------------------------------------------------------- */
+/* --- the path
+ * ----------------------------------------------------------------------------------------------- */
 
 static const struct fe_node *child_node(const struct fe_node *n, const char *name)
 {
@@ -97,9 +100,10 @@ static const struct fe_node *child_node(const struct fe_node *n, const char *nam
 static bool count_unit(struct fe_lower *l)
 {
     uint64_t most = yir_limits_of(l->diags)->max_modules;
-    if (++l->nunit <= most) return true;
+    if (FE_HOLDS(MODULES, ++l->nunit <= most)) return true;
     if (!l->full)
-        fe_fail(l, E_LIMIT, "the network has more than %llu modules%s", (unsigned long long)most, YIR_RAISE(max_modules));
+        fe_fail(l, E_LIMIT, "the network has more than %llu modules%s", (unsigned long long)most,
+                YIR_RAISE(max_modules));
     l->full = true;
     return false;
 }
@@ -153,7 +157,8 @@ void fe_order(struct fe_lower *l, const char *names)
     }
 }
 
-/* --- attributes of pickled modules -------------------------------------------------------------------------- */
+/* --- attributes of pickled modules
+ * -------------------------------------------------------------------------- */
 
 static const struct fe_value *attribute(struct fe_lower *l, const char *key, int at)
 {
@@ -168,7 +173,7 @@ int64_t fe_int(struct fe_lower *l, const char *key, int at, int64_t implied)
     int64_t i;
     if (v && v->kind == FE_BOOL) return v->i;
     if (!fe_as_int(v, &i)) return implied;
-    if (i >= 0 && i <= MAX_ATTR) return i;
+    if (FE_HOLDS(ATTRIBUTE, i >= 0 && i <= MAX_ATTR)) return i;
     fe_fail(l, E_WEIGHT, "%s: the pickled attribute %s is %lld, which no network has", l->at->path, key,
             (long long)i);
     return implied;
@@ -181,7 +186,8 @@ double fe_float(struct fe_lower *l, const char *key, double implied)
     return fe_as_float(v, &f) ? f : implied;
 }
 
-/* --- weights ------------------------------------------------------------------------------------------------ */
+/* --- weights
+ * ------------------------------------------------------------------------------------------------ */
 
 const char *fe_shape_text(struct yir_arena *a, const int64_t *dim, int rank)
 {
@@ -259,7 +265,8 @@ static int settle_shape(struct fe_lower *l, const struct fe_tensor *t, const cha
     for (int i = 0; i < rank && fits; i++) {
         if (t->dim[i] == dim[i]) continue;
         same = false;
-        fits = (flags & (unsigned)FE_W_SOFT0 << i) != 0 && t->dim[i] > 0;
+        fits = FE_HOLDS(WEIGHT_SHAPE, (flags & (unsigned)FE_W_SOFT0 << i) != 0) &&
+               FE_HOLDS(WEIGHT_EMPTY, t->dim[i] > 0);
     }
     if (same) return 0;
     const char *expected = fe_shape_text(l->arena, dim, rank),
@@ -282,13 +289,15 @@ static uint64_t count_elements(struct fe_lower *l, const int64_t *dim, int rank)
     uint64_t n = 1, most = yir_limits_of(l->diags)->max_weights;
     bool ok = true;
     for (int i = 0; i < rank; i++)
-        ok = ok && dim[i] > 0 && dim[i] <= YIR_MAX_DIM && yir_mul_u64(n, (uint64_t)dim[i], &n);
-    if (ok && n <= most && l->nelem + n <= most) {
+        ok = ok && FE_HOLDS(WEIGHT_DIM, dim[i] > 0 && dim[i] <= YIR_MAX_DIM) &&
+             FE_HOLDS(WEIGHT_ELEMENTS, yir_mul_u64(n, (uint64_t)dim[i], &n));
+    if (FE_HOLDS(WEIGHTS, ok && n <= most && l->nelem + n <= most)) {
         l->nelem += n;
         return n;
     }
     if (!l->full)
-        fe_fail(l, E_LIMIT, "the network has more than %llu weights%s", (unsigned long long)most, YIR_RAISE(max_weights));
+        fe_fail(l, E_LIMIT, "the network has more than %llu weights%s", (unsigned long long)most,
+                YIR_RAISE(max_weights));
     l->full = true;
     return 0;
 }
@@ -299,7 +308,7 @@ static yir_ref add_weight(struct fe_lower *l, const char *full, const int64_t *d
     struct yir_tdesc d = {.dtype = YIR_F32, .layout = rank == 4 ? YIR_OIHW : YIR_ROW, .rank = rank};
     for (int i = 0; i < rank; i++)
         d.dim[i] = dim[i];
-    if (yir_kind(yir_find_weight(l->func, full)) != YIR_NIL) {
+    if (FE_BREAKS(WEIGHT_TWICE, yir_kind(yir_find_weight(l->func, full)) != YIR_NIL)) {
         fe_fail(l, E_ROW, "two modules have the weight %s", full);
         return YIR_NONE;
     }
@@ -315,7 +324,7 @@ yir_ref fe_weight(struct fe_lower *l, const char *name, const int64_t *dim, int 
     if (l->full || (!t && (flags & FE_W_OPTIONAL))) return YIR_NONE;
     memcpy(d, dim, (size_t)rank * sizeof *d);
     add_want(l, full, dim, rank, !(flags & FE_W_BUFFER));
-    if (l->data && l->weights && !t) return report_missing(l, full, dim, rank);
+    if (FE_BREAKS(WEIGHT_MISSING, l->data && l->weights && !t)) return report_missing(l, full, dim, rank);
     if (t && settle_shape(l, t, full, d, rank, flags)) return YIR_NONE;
     uint64_t n = count_elements(l, d, rank);
     if (!n) return YIR_NONE;
@@ -333,7 +342,8 @@ yir_ref fe_constant(struct fe_lower *l, const char *name, const int64_t *dim, in
     return count_elements(l, dim, rank) ? add_weight(l, full_name(l, name), dim, rank, data) : YIR_NONE;
 }
 
-/* --- ops ---------------------------------------------------------------------------------------------------- */
+/* --- ops
+ * ---------------------------------------------------------------------------------------------------- */
 
 int64_t fe_channels(struct fe_lower *l, yir_ref x)
 {
@@ -353,7 +363,8 @@ yir_ref fe_op(struct fe_lower *l, enum yir_code c, const yir_ref *src, int nsrc,
     return r;
 }
 
-/* --- the end of a build ------------------------------------------------------------------------------------- */
+/* --- the end of a build
+ * ------------------------------------------------------------------------------------- */
 
 /* Tensors that models hold beside what inference needs. */
 static bool is_ignored(const char *name)

@@ -1,5 +1,6 @@
 /* Description and weights to IR: settles what they disagree on, builds once to learn the strides, then for
  * good. */
+#include "check.h"
 #include "describe.h"
 #include "heads.h"
 #include "names.h"
@@ -27,7 +28,8 @@ struct size {
     int64_t batch, height, width;
 };
 
-/* --- one build ---------------------------------------------------------------------------------------------- */
+/* --- one build
+ * ---------------------------------------------------------------------------------------------- */
 
 struct network { /* of one build */
     struct fe_lower *lower;
@@ -44,13 +46,13 @@ static yir_ref input_of(const struct network *n, int row)
 static yir_ref lower_times(struct fe_lower *l, struct fe_site *s, int64_t times)
 {
     if (times == 1) return s->module->lower(l, s);
-    if (s->nin > 1)
+    if (FE_BREAKS(REPEAT_INPUTS, s->nin > 1))
         return fe_fail(l, E_ARGS, "%s of %d inputs can't be repeated %lld times: it gives one",
                        s->module->name, s->nin, (long long)times),
                YIR_NONE;
     yir_ref x = s->in[0];
     for (int64_t i = 0; i < times && yir_kind(x) != YIR_NIL; i++) {
-        if (i && fe_channels(l, x) != s->c1)
+        if (FE_BREAKS(REPEAT_CHANNELS, i && fe_channels(l, x) != s->c1))
             return fe_fail(l, E_ARGS,
                            "%s repeated %lld times needs as many channels out as in, not %lld and %lld",
                            s->module->name, (long long)times, (long long)fe_channels(l, x), (long long)s->c1),
@@ -73,12 +75,12 @@ static const char *type_text(struct fe_lower *l, const struct fe_module *m, int6
 static int check_place(struct fe_lower *l, const struct fe_row *row, const struct fe_module *m, bool last)
 {
     bool head = (m->flags & FE_M_HEAD) != 0;
-    if (row->nfrom > 1 && !(m->flags & (FE_M_HEAD | FE_M_JOINS)))
+    if (FE_BREAKS(ROW_INPUTS, row->nfrom > 1 && !(m->flags & (FE_M_HEAD | FE_M_JOINS))))
         return fe_fail(l, E_FROM, "row %d: %s takes one input, not %d", row->index, row->module, row->nfrom);
-    if (head && !last)
+    if (FE_BREAKS(HEAD_LAST, head && !last))
         return fe_fail_at(l, row->module_loc, E_ROW, "row %d: rows follow the head %s", row->index,
                           row->module);
-    if (!head && last)
+    if (FE_BREAKS(LAST_HEAD, !head && last))
         return fe_fail_at(l, row->module_loc, E_ROW, "row %d: the last row must be a head as Detect, not %s",
                           row->index, row->module);
     return 0;
@@ -166,7 +168,8 @@ static bool build_network(const struct build *b, const struct fe_scale *scale, s
     return !l->failed;
 }
 
-/* --- dialect and classes ------------------------------------------------------------------------------------ */
+/* --- dialect and classes
+ * ------------------------------------------------------------------------------------ */
 
 static const struct fe_row *head_row(const struct build *b)
 {
@@ -198,7 +201,7 @@ static int settle_nc(struct build *b)
     int64_t asked = b->opts->nc, yaml = b->desc.nc, found = nc_of_weights(b);
     const struct fe_value *key = fe_get(b->desc.root, "nc");
     struct yir_loc loc = key ? key->loc : (struct yir_loc){0};
-    if (asked && found && asked != found)
+    if (FE_BREAKS(NC_AGREES, asked && found && asked != found))
         return yir_diag(b->diags, (struct yir_loc){b->weights->file, 0, 0}, E_NC,
                         "--nc asks for %lld classes, the weights have %lld", (long long)asked,
                         (long long)found);
@@ -207,11 +210,12 @@ static int settle_nc(struct build *b)
                  (long long)yaml, b->weights->path, (long long)found);
     b->nc_fixed = asked || found;
     b->nc = asked ? asked : found ? found : yaml;
-    if (b->nc) return 0;
+    if (FE_HOLDS(NC_THERE, b->nc)) return 0;
     return yir_diag(b->diags, b->desc.root->loc, E_YAML_KEY, "the key nc, the number of classes, is missing");
 }
 
-/* --- scale and strides, by builds without data -------------------------------------------------------------- */
+/* --- scale and strides, by builds without data
+ * -------------------------------------------------------------- */
 
 struct fit { /* how far the weights are from what a scale wants; matrices only, so that fused files fit too */
     size_t wrong, unwanted;
@@ -330,7 +334,8 @@ static int settle_strides(struct build *b, const struct fe_scale *scale)
     return yir_diag(b->diags, head_row(b)->loc, E_UNSUPPORTED, "a level of the head has a stride above 1024");
 }
 
-/* --- size --------------------------------------------------------------------------------------------------- */
+/* --- size
+ * --------------------------------------------------------------------------------------------------- */
 
 /* Multiple that sizes are rounded up to: the largest stride, and never less than 32, as in training. */
 static int64_t size_multiple(const struct build *b)
@@ -344,14 +349,15 @@ static int64_t size_multiple(const struct build *b)
 static bool read_size(const struct build *b, const struct fe_value *v, int64_t *height, int64_t *width)
 {
     int64_t most = (int64_t)yir_limits_of(b->diags)->max_imgsz;
-    if (v && v->kind == FE_STR) v = fe_literal(b->arena, v->s, v->loc); /* metadata of safetensors are texts */
+    if (v && v->kind == FE_STR)
+        v = fe_literal(b->arena, v->s, v->loc); /* metadata of safetensors are texts */
     const struct fe_value *second = v;
     if (v && v->kind == FE_LIST && v->n) {
         second = v->item[v->n > 1];
         v = v->item[0];
     }
-    return fe_as_int(v, height) && fe_as_int(second, width) && *height > 0 && *width > 0 &&
-           *height <= most && *width <= most;
+    return fe_as_int(v, height) && fe_as_int(second, width) && *height > 0 && *width > 0 && *height <= most &&
+           *width <= most;
 }
 
 /* Image size of the training, when the checkpoint tells. */
@@ -374,20 +380,22 @@ static int settle_size(const struct build *b, struct size *out)
     const struct fe_model_opts *o = b->opts;
     const struct yir_limits *most = yir_limits_of(b->diags);
     int64_t multiple = size_multiple(b), h = o->height, w = o->width, side = (int64_t)most->max_imgsz;
-    if (o->batch < 1 || (uint64_t)o->batch > most->max_batch)
+    if (FE_BREAKS(BATCH, o->batch < 1 || (uint64_t)o->batch > most->max_batch))
         return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ, "the batch must be 1 to %llu, not %d%s",
-                        (unsigned long long)most->max_batch, o->batch, o->batch > 1 ? YIR_RAISE(max_batch) : "");
-    if ((h == 0) != (w == 0) || h < 0 || w < 0 || h > side || w > side)
+                        (unsigned long long)most->max_batch, o->batch,
+                        o->batch > 1 ? YIR_RAISE(max_batch) : "");
+    if (FE_BREAKS(IMGSZ_NEGATIVE, (h == 0) != (w == 0) || h < 0 || w < 0) ||
+        FE_BREAKS(IMGSZ, h > side || w > side))
         return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ,
                         "the image size must be 1 to %lld, not %lldx%lld%s", (long long)side, (long long)h,
                         (long long)w, h > side || w > side ? YIR_RAISE(max_imgsz) : "");
     bool asked = h != 0;
     if (!asked && !checkpoint_size(b, &h, &w)) h = w = b->desc.size ? b->desc.size : DEFAULT_SIZE;
     *out = (struct size){o->batch, round_up(h, multiple), round_up(w, multiple)};
-    if (out->height > side || out->width > side)
+    if (FE_BREAKS(IMGSZ_ROUNDED, out->height > side || out->width > side))
         return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ,
-                        "multiples of the stride %lld are larger than %lld%s", (long long)multiple, (long long)side,
-                        YIR_RAISE(max_imgsz));
+                        "multiples of the stride %lld are larger than %lld%s", (long long)multiple,
+                        (long long)side, YIR_RAISE(max_imgsz));
     if (asked && (out->height != h || out->width != w))
         yir_diag(b->diags, (struct yir_loc){0}, W_CHANGED,
                  "the image size %lldx%lld (height x width) becomes %lldx%lld, multiples of %lld",
@@ -396,7 +404,8 @@ static int settle_size(const struct build *b, struct size *out)
     return 0;
 }
 
-/* --- the whole ---------------------------------------------------------------------------------------------- */
+/* --- the whole
+ * ---------------------------------------------------------------------------------------------- */
 
 static void add_layer_outputs(struct fe_lower *l, const struct network *n, int nrow)
 {

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
+
 enum { MAX_KERNEL = 255, MAX_INT = 1 << 20 };
 
 #define UL      FE_UL
@@ -23,7 +25,8 @@ static const struct fe_module table[] = {
 #undef LATER
 };
 
-/* --- names -------------------------------------------------------------------------------------------------- */
+/* --- names
+ * -------------------------------------------------------------------------------------------------- */
 
 static const struct fe_module *find_module(unsigned dialects, const char *name)
 {
@@ -65,12 +68,13 @@ const struct fe_module *fe_module_find(struct fe_lower *l, struct yir_loc loc, c
     if (!m) m = find_module(ANY, bare);
     if (m && m->lower) return m;
     if (!is_first(l, name)) return NULL;
-    if (!m) return report_unknown(l, loc, name), NULL;
+    if (FE_BREAKS(MODULE_KNOWN, !m)) return report_unknown(l, loc, name), NULL;
     fe_fail_at(l, loc, E_UNSUPPORTED, "the module %s is not supported by this version", name);
     return NULL;
 }
 
-/* --- arguments ---------------------------------------------------------------------------------------------- */
+/* --- arguments
+ * ---------------------------------------------------------------------------------------------- */
 
 struct field {               /* "name:kind=default" of a schema */
     const char *name, *dflt; /* dflt NULL: required */
@@ -144,7 +148,8 @@ static const char *kind_text(char kind)
 
 static bool int_between(const struct fe_value *v, int64_t lo, int64_t hi, int64_t *out)
 {
-    return v->kind != FE_BOOL && fe_as_int(v, out) && *out >= lo && *out <= hi;
+    return FE_HOLDS(ARG_INT, v->kind != FE_BOOL && fe_as_int(v, out)) &&
+           FE_HOLDS(ARG_RANGE, *out >= lo && *out <= hi);
 }
 
 static bool take_pair(struct fe_arg *a, const struct fe_value *v)
@@ -154,7 +159,7 @@ static bool take_pair(struct fe_arg *a, const struct fe_value *v)
         a->i[1] = a->i[0];
         return ok;
     }
-    return v->n == 2 && int_between(v->item[0], 0, MAX_KERNEL, &a->i[0]) &&
+    return FE_HOLDS(ARG_PAIR, v->n == 2) && int_between(v->item[0], 0, MAX_KERNEL, &a->i[0]) &&
            int_between(v->item[1], 0, MAX_KERNEL, &a->i[1]);
 }
 
@@ -177,7 +182,7 @@ static bool take_activation(struct fe_lower *l, struct fe_arg *a, const struct f
         return true;
     }
     if (v->kind == FE_BOOL && v->i) a->act = l->act;
-    return v->kind == FE_BOOL || v->kind == FE_NONE;
+    return FE_HOLDS(ARG_ACTIVATION, v->kind == FE_BOOL || v->kind == FE_NONE);
 }
 
 /* Types one value as the schema says. */
@@ -197,13 +202,13 @@ static bool take_value(struct fe_lower *l, struct fe_arg *a, const struct fe_val
         a->i[0] = v->i;
         return v->kind == FE_BOOL || int_between(v, 0, 1, &a->i[0]);
     case 'f':
-        return fe_as_float(v, &a->f) && isfinite(a->f);
+        return FE_HOLDS(ARG_NUMBER, fe_as_float(v, &a->f)) && FE_HOLDS(ARG_FINITE, isfinite(a->f));
     case 'l':
         return take_list(l, a, v);
     case 'a':
         return take_activation(l, a, v);
     case 's':
-        return a->none || v->kind == FE_STR;
+        return FE_HOLDS(ARG_TEXT, a->none || v->kind == FE_STR);
     default:
         return true;
     }
@@ -258,7 +263,7 @@ int fe_args_bind(struct fe_lower *l, struct fe_site *s, const struct fe_value *a
         YIR_ASSERT(k < FE_MAX_ARGS);
         if (bind_one(l, s, &f, args, k)) return -1;
     }
-    if (args->n <= (size_t)s->narg) return 0;
+    if (FE_HOLDS(ARG_MANY, args->n <= (size_t)s->narg)) return 0;
     return fe_fail_at(l, args->item[s->narg]->loc, E_ARGS, "%s takes at most %d argument%s, not %zu",
                       s->module->name, s->narg, s->narg == 1 ? "" : "s", args->n);
 }
@@ -276,7 +281,8 @@ int64_t fe_arg_int(const struct fe_site *s, const char *name)
     return fe_arg(s, name)->i[0];
 }
 
-/* --- listing ------------------------------------------------------------------------------------------------ */
+/* --- listing
+ * ------------------------------------------------------------------------------------------------ */
 
 static void put_module(struct yir_arena *a, struct yir_str *out, const struct fe_module *m)
 {

@@ -1,5 +1,7 @@
 #include "blocks.h"
 
+#include "check.h"
+
 struct inner { /* the chain inside a module of the CSP kind */
     int64_t k[2];
     double e;
@@ -62,12 +64,15 @@ static struct inner inner_of_row(const struct fe_site *s, int64_t k0, int64_t k1
     return (struct inner){{k0, k1}, e, fe_arg_int(s, "shortcut") != 0, fe_arg_int(s, "g")};
 }
 
-/* --- bottlenecks as rows ------------------------------------------------------------------------------------ */
+/* --- bottlenecks as rows
+ * ------------------------------------------------------------------------------------ */
 
 yir_ref fe_low_bottleneck_ul(struct fe_lower *l, const struct fe_site *s)
 {
     const struct fe_arg *k = fe_arg(s, "k");
-    if (k->nlist != 2 || k->list[0] < 1 || k->list[1] < 1 || k->list[0] > 255 || k->list[1] > 255)
+    if (FE_BREAKS(BOTTLENECK_PAIR, k->nlist != 2) ||
+        FE_BREAKS(BOTTLENECK_KERNELS,
+                  k->list[0] < 1 || k->list[1] < 1 || k->list[0] > 255 || k->list[1] > 255))
         return fe_fail(l, E_ARGS, "Bottleneck: k must be a pair of kernel sizes"), YIR_NONE;
     struct inner b = inner_of_row(s, k->list[0], k->list[1], fe_arg(s, "e")->f);
     return bottleneck(l, s->in[0], fe_arg_int(s, "c2"), &b);
@@ -92,7 +97,8 @@ yir_ref fe_low_bottleneck3(struct fe_lower *l, const struct fe_site *s)
     return add ? fe_add(l, x, y) : y;
 }
 
-/* --- two branches, one with a chain ------------------------------------------------------------------------- */
+/* --- two branches, one with a chain
+ * ------------------------------------------------------------------------- */
 
 static yir_ref lower_c3(struct fe_lower *l, const struct fe_site *s, block_fn block, const struct inner *b)
 {
@@ -156,7 +162,8 @@ yir_ref fe_low_bottleneckcsp(struct fe_lower *l, const struct fe_site *s)
     return fe_conv(l, "cv4", x, fe_conv_of(l, c2, 1, 1));
 }
 
-/* --- one convolution, split in halves ----------------------------------------------------------------------- */
+/* --- one convolution, split in halves
+ * ----------------------------------------------------------------------- */
 
 /* "cv1" and its two halves; the first has the middle channel of an odd number. */
 static void split_cv1(struct fe_lower *l, yir_ref x, int64_t h, yir_ref half[2])

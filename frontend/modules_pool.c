@@ -3,15 +3,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
+
 yir_ref fe_spp(struct fe_lower *l, yir_ref x, int64_t c2, const int64_t *k, size_t nk, const char *names[2])
 {
     enum { MAX_POOLS = 16 };
     yir_ref y[1 + MAX_POOLS];
-    if (nk > MAX_POOLS) return fe_fail(l, E_ARGS, "%s: more than %d pools", l->at->path, MAX_POOLS), YIR_NONE;
+    if (FE_BREAKS(SPP_POOLS, nk > MAX_POOLS))
+        return fe_fail(l, E_ARGS, "%s: more than %d pools", l->at->path, MAX_POOLS), YIR_NONE;
     int64_t half = fe_channels(l, x) / 2;
     y[0] = fe_conv(l, names[0], x, fe_conv_of(l, half ? half : 1, 1, 1));
     for (size_t i = 0; i < nk; i++) {
-        if (k[i] < 1 || k[i] > 255 || k[i] % 2 == 0)
+        if (FE_BREAKS(SPP_SIZE, k[i] < 1 || k[i] > 255 || k[i] % 2 == 0))
             return fe_fail(l, E_ARGS, "%s: a pool of size %lld does not keep the map's size", l->at->path,
                            (long long)k[i]),
                    YIR_NONE;
@@ -33,7 +36,8 @@ yir_ref fe_low_sppf(struct fe_lower *l, const struct fe_site *s)
     enum { MAX_POOLS = 16 };
     yir_ref x = s->in[0], y[1 + MAX_POOLS];
     int64_t c2 = fe_arg_int(s, "c2"), half = s->c1 / 2, n = fe_int(l, "n", 0, fe_arg_int(s, "n"));
-    if (n > MAX_POOLS) return fe_fail(l, E_ARGS, "SPPF: more than %d pools", MAX_POOLS), YIR_NONE;
+    if (FE_BREAKS(SPPF_POOLS, n > MAX_POOLS))
+        return fe_fail(l, E_ARGS, "SPPF: more than %d pools", MAX_POOLS), YIR_NONE;
     struct fe_conv first = fe_conv_of(l, half ? half : 1, 1, 1);
     if (l->dialect == FE_UL && s->written > 2) first.act = fe_act_none;
     fe_child(l, "m");
@@ -65,7 +69,7 @@ yir_ref fe_low_zeropad(struct fe_lower *l, const struct fe_site *s)
 {
     static const int from[4] = {2, 0, 3, 1}; /* top, left, bottom, right of left, right, top, bottom */
     const struct fe_arg *p = fe_arg(s, "padding");
-    if (p->nlist != 1 && p->nlist != 4)
+    if (FE_BREAKS(PAD_FIELDS, p->nlist != 1 && p->nlist != 4))
         return fe_fail(l, E_ARGS, "ZeroPad2d: padding is one integer or [left, right, top, bottom]"),
                YIR_NONE;
     struct yir_a_pad a = {.value = 0};
@@ -87,7 +91,7 @@ yir_ref fe_low_upsample(struct fe_lower *l, const struct fe_site *s)
         return fe_fail(l, E_UNSUPPORTED, "Upsample: the mode %s is not supported, only nearest", text),
                YIR_NONE;
     double factor = fe_float(l, "scale_factor", (double)fe_arg_int(s, "scale_factor"));
-    if (!(factor >= 1 && factor <= 64) || factor != floor(factor))
+    if (FE_BREAKS(UPSAMPLE_FACTOR, !(factor >= 1 && factor <= 64) || factor != floor(factor)))
         return fe_fail(l, E_UNSUPPORTED, "Upsample: the factor %g is not supported, only whole numbers",
                        factor),
                YIR_NONE;
@@ -116,7 +120,7 @@ yir_ref fe_low_contract(struct fe_lower *l, const struct fe_site *s)
 {
     enum { MAX_GAIN = 8 };
     int64_t gain = fe_int(l, "gain", 0, fe_arg_int(s, "gain"));
-    if (gain < 1 || gain > MAX_GAIN)
+    if (FE_BREAKS(CONTRACT_GAIN, gain < 1 || gain > MAX_GAIN))
         return fe_fail(l, E_ARGS, "Contract: the gain must be 1 to %d", MAX_GAIN), YIR_NONE;
     struct yir_a_factor a = {(int32_t)gain};
     yir_ref x = fe_op(l, YIR_s2d, &s->in[0], 1, &a), part[MAX_GAIN * MAX_GAIN];

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "check.h"
 #include "rebuild.h"
 
 enum { MAX_GLOBAL = 255 };
@@ -72,7 +73,7 @@ const char *fe_obj_kind_name(const struct fe_obj *o)
 /* The next n bytes, or NULL after reporting. */
 static const uint8_t *take(struct machine *m, uint64_t n)
 {
-    if (n > m->len - m->pos) {
+    if (FE_BREAKS(PKL_ROOM, n > m->len - m->pos)) {
         bool limit = m->len == m->p->limits->max_pickle;
         FE_PICKLE_BAD(m->p, limit ? E_LIMIT : E_PICKLE, "%s",
                       limit ? "the pickle is larger than the limit" : "the pickle ends inside an operation");
@@ -114,7 +115,7 @@ static size_t above(const struct machine *m)
 
 static bool need(struct machine *m, size_t n)
 {
-    if (above(m) >= n) return true;
+    if (FE_HOLDS(PKL_STACK, above(m) >= n)) return true;
     BAD(m, "the pickle takes more from its stack than is there");
     return false;
 }
@@ -123,7 +124,7 @@ static bool need(struct machine *m, size_t n)
  * stack. */
 static struct fe_obj **pop_mark(struct machine *m, size_t *n)
 {
-    if (m->nmark == 0) {
+    if (FE_BREAKS(PKL_MARK, m->nmark == 0)) {
         BAD(m, "an operation of the pickle lacks its mark");
         return NULL;
     }
@@ -146,13 +147,15 @@ static bool is_utf8(const uint8_t *p, size_t n)
             continue;
         }
         size_t k = p[i] >= 0xf0 ? 4 : p[i] >= 0xe0 ? 3 : 2;
-        if (p[i] < 0xc2 || p[i] > 0xf4 || k > n - i) return false;
+        if (FE_BREAKS(PKL_UTF8_LEAD, p[i] < 0xc2 || p[i] > 0xf4)) return false;
+        if (FE_BREAKS(PKL_UTF8_ROOM, k > n - i)) return false;
         uint32_t c = p[i] & (0xffu >> (k + 1));
         for (size_t j = 1; j < k; j++) {
-            if ((p[i + j] & 0xc0) != 0x80) return false;
+            if (FE_BREAKS(PKL_UTF8_TAIL, (p[i + j] & 0xc0) != 0x80)) return false;
             c = c << 6 | (p[i + j] & 0x3f);
         }
-        if (c < least[k] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return false;
+        if (FE_BREAKS(PKL_UTF8_VALUE, c < least[k] || c > 0x10ffff)) return false;
+        if (FE_BREAKS(PKL_UTF8_SURROGATE, c >= 0xd800 && c < 0xe000)) return false;
         i += k;
     }
     return true;
@@ -165,15 +168,18 @@ static int op_proto(struct machine *m, unsigned arg)
     uint64_t version;
     (void)arg;
     if (!take_uint(m, 1, &version)) return -1;
-    if (m->p->at != 0) return BAD(m, "the pickle names its protocol twice");
-    if (version < 2 || version > 5) return BAD(m, "pickle protocol %u is not read", (unsigned)version);
+    if (FE_BREAKS(PKL_PROTO_TWICE, m->p->at != 0)) return BAD(m, "the pickle names its protocol twice");
+    if (FE_BREAKS(PKL_PROTO, version < 2 || version > 5))
+        return BAD(m, "pickle protocol %u is not read", (unsigned)version);
     return 0;
 }
 
 static int op_stop(struct machine *m, unsigned arg)
 {
     (void)arg;
-    if (m->nmark != 0 || m->n != 1) return BAD(m, "the pickle ends with %zu objects instead of one", m->n);
+    if (FE_BREAKS(PKL_STOP_MARK, m->nmark != 0)) return BAD(m, "the pickle ends inside a mark");
+    if (FE_BREAKS(PKL_STOP, m->n != 1))
+        return BAD(m, "the pickle ends with %zu objects instead of one", m->n);
     m->result = m->stack[0];
     return 0;
 }
@@ -184,7 +190,8 @@ static int op_frame(struct machine *m, unsigned arg)
     uint64_t size;
     (void)arg;
     if (!take_uint(m, 8, &size)) return -1;
-    if (size > m->len - m->pos) return BAD(m, "a frame of the pickle is longer than the pickle");
+    if (FE_BREAKS(PKL_FRAME, size > m->len - m->pos))
+        return BAD(m, "a frame of the pickle is longer than the pickle");
     return 0;
 }
 
@@ -218,7 +225,7 @@ static int op_long(struct machine *m, unsigned size)
 {
     uint64_t n, v = 0;
     if (!take_uint(m, size, &n)) return -1;
-    if (n > m->p->limits->max_long)
+    if (FE_BREAKS(PKL_LONG, n > m->p->limits->max_long))
         return FE_PICKLE_BAD(m->p, E_LIMIT, "an integer of %u bytes%s", (unsigned)n, YIR_RAISE(max_long));
     const uint8_t *p = take(m, n);
     if (!p) return -1;
@@ -255,7 +262,7 @@ static struct fe_obj *text(struct machine *m, unsigned size)
 {
     uint64_t n;
     if (!take_uint(m, size, &n)) return NULL;
-    if (n > m->p->limits->max_string) {
+    if (FE_BREAKS(PKL_STRING, n > m->p->limits->max_string)) {
         FE_PICKLE_BAD(m->p, E_LIMIT, "a string of %llu bytes in the pickle%s", (unsigned long long)n,
                       YIR_RAISE(max_string));
         return NULL;
@@ -287,7 +294,7 @@ static int op_unicode(struct machine *m, unsigned size)
 {
     struct fe_obj *o = text(m, size);
     if (!o) return -1;
-    if (!is_utf8((const uint8_t *)o->u.str.s, o->u.str.n))
+    if (FE_BREAKS(PKL_UTF8, !is_utf8((const uint8_t *)o->u.str.s, o->u.str.n)))
         return BAD(m, "a string of the pickle is not UTF-8");
     o->kind = FE_O_STR;
     return push(m, o);
@@ -344,7 +351,7 @@ static int fill(struct machine *m, enum fe_objkind kind, size_t n)
 {
     if (!need(m, n + 1)) return -1;
     struct fe_obj *into = m->stack[m->n - n - 1];
-    if (into->kind != kind && into->kind != FE_O_OBJECT) {
+    if (FE_BREAKS(PKL_FILL, into->kind != kind && into->kind != FE_O_OBJECT)) {
         return BAD(m, "the pickle adds items to %s", fe_obj_kind_name(into));
     }
     if (into->kind == kind) {
@@ -361,7 +368,8 @@ static int fill_mark(struct machine *m, enum fe_objkind kind)
 {
     size_t n;
     if (!pop_mark(m, &n)) return -1;
-    if (kind == FE_O_DICT && n % 2) return BAD(m, "the pickle sets a key of a dict without a value");
+    if (FE_BREAKS(PKL_PAIRS, kind == FE_O_DICT && n % 2))
+        return BAD(m, "the pickle sets a key of a dict without a value");
     return fill(m, kind, n);
 }
 
@@ -398,7 +406,7 @@ static int op_additems(struct machine *m, unsigned arg)
 static int op_mark(struct machine *m, unsigned arg)
 {
     (void)arg;
-    if (m->nmark >= m->p->limits->max_marks)
+    if (FE_BREAKS(PKL_MARKS, m->nmark >= m->p->limits->max_marks))
         return FE_PICKLE_BAD(m->p, E_LIMIT, "the pickle has %zu open marks%s", m->nmark,
                              YIR_RAISE(max_marks));
     m->mark = yir_grow(m->p->a, m->mark, &m->mark_cap, m->nmark + 1, sizeof *m->mark);
@@ -438,7 +446,7 @@ static int op_get(struct machine *m, unsigned size)
 {
     uint64_t i;
     if (!take_uint(m, size, &i)) return -1;
-    if (i >= m->memo_cap || !m->memo[i])
+    if (FE_BREAKS(PKL_GET_ROOM, i >= m->memo_cap) || FE_BREAKS(PKL_GET_SET, !m->memo[i]))
         return BAD(m, "the pickle reads memo %u, which is not set", (unsigned)i);
     return push(m, m->memo[i]);
 }
@@ -446,7 +454,7 @@ static int op_get(struct machine *m, unsigned size)
 static int put(struct machine *m, uint64_t i)
 {
     if (!need(m, 1)) return -1;
-    if (i >= m->nput + m->p->limits->max_memo_gap)
+    if (FE_BREAKS(PKL_PUT, i >= m->nput + m->p->limits->max_memo_gap))
         return FE_PICKLE_BAD(m->p, E_LIMIT, "memo index %u%s", (unsigned)i, YIR_RAISE(max_memo_gap));
     m->memo = yir_grow(m->p->a, m->memo, &m->memo_cap, i + 1, sizeof *m->memo);
     if (!m->memo[i]) m->nput++;
@@ -471,7 +479,10 @@ static int op_memoize(struct machine *m, unsigned arg)
 /* A name of a global: printable enough to be shown, and the same to every reader. */
 static char *global_name(struct machine *m, const uint8_t *p, size_t n)
 {
-    if (n == 0 || n > MAX_GLOBAL || memchr(p, 0, n) || memchr(p, '\n', n) || !is_utf8(p, n)) {
+    bool ok = FE_HOLDS(PKL_NAME_LENGTH, n != 0 && n <= MAX_GLOBAL) &&
+              FE_HOLDS(PKL_NAME_ZERO, !memchr(p, 0, n)) && FE_HOLDS(PKL_NAME_LINE, !memchr(p, '\n', n)) &&
+              FE_HOLDS(PKL_NAME_UTF8, is_utf8(p, n));
+    if (!ok) {
         BAD(m, "a global of the pickle has no proper name");
         return NULL;
     }
@@ -492,7 +503,7 @@ static char *take_line(struct machine *m)
 {
     const uint8_t *p = m->bytes + m->pos;
     const uint8_t *end = memchr(p, '\n', m->len - m->pos);
-    if (!end) {
+    if (FE_BREAKS(PKL_NAME_END, !end)) {
         BAD(m, "a global of the pickle does not end");
         return NULL;
     }
@@ -513,7 +524,8 @@ static int op_stack_global(struct machine *m, unsigned arg)
     (void)arg;
     if (!need(m, 2)) return -1;
     const struct fe_obj *module = m->stack[m->n - 2], *name = m->stack[m->n - 1];
-    if (module->kind != FE_O_STR || name->kind != FE_O_STR) return BAD(m, "a global is named by no string");
+    if (FE_BREAKS(PKL_NAME_KIND, module->kind != FE_O_STR || name->kind != FE_O_STR))
+        return BAD(m, "a global is named by no string");
     m->n -= 2;
     char *s = global_name(m, (const uint8_t *)module->u.str.s, module->u.str.n);
     return push_global(m, s, s ? global_name(m, (const uint8_t *)name->u.str.s, name->u.str.n) : NULL);
@@ -524,8 +536,9 @@ static int op_newobj(struct machine *m, unsigned arg)
     (void)arg;
     if (!need(m, 2)) return -1;
     struct fe_obj *cls = m->stack[m->n - 2], *args = m->stack[m->n - 1];
-    if (cls->kind != FE_O_GLOBAL) return BAD(m, "the pickle makes an instance of %s", fe_obj_kind_name(cls));
-    if (args->kind != FE_O_TUPLE)
+    if (FE_BREAKS(PKL_NEW_CLASS, cls->kind != FE_O_GLOBAL))
+        return BAD(m, "the pickle makes an instance of %s", fe_obj_kind_name(cls));
+    if (FE_BREAKS(PKL_NEW_ARGS, args->kind != FE_O_TUPLE))
         return BAD(m, "the arguments of an instance are %s", fe_obj_kind_name(args));
     m->n -= 2;
     struct fe_obj *o = fe_obj_new(m->p, FE_O_OBJECT);
@@ -539,10 +552,11 @@ static int op_reduce(struct machine *m, unsigned arg)
     (void)arg;
     if (!need(m, 2)) return -1;
     struct fe_obj *fn = m->stack[m->n - 2], *args = m->stack[m->n - 1];
-    if (fn->kind != FE_O_GLOBAL && fn->kind != FE_O_OBJECT) {
+    if (FE_BREAKS(PKL_CALL, fn->kind != FE_O_GLOBAL && fn->kind != FE_O_OBJECT)) {
         return BAD(m, "the pickle calls %s", fe_obj_kind_name(fn));
     }
-    if (args->kind != FE_O_TUPLE) return BAD(m, "the arguments of a call are %s", fe_obj_kind_name(args));
+    if (FE_BREAKS(PKL_CALL_ARGS, args->kind != FE_O_TUPLE))
+        return BAD(m, "the arguments of a call are %s", fe_obj_kind_name(args));
     m->n -= 2;
     struct fe_obj *o = fe_rebuild_call(m->p, fn, args);
     return o ? push(m, o) : -1;
@@ -556,8 +570,10 @@ static int op_build(struct machine *m, unsigned arg)
     m->n--;
     /* Attributes of an OrderedDict: nothing we use. */
     if (into->kind == FE_O_DICT && state->kind == FE_O_DICT) return 0;
-    if (into->kind != FE_O_OBJECT) return BAD(m, "the pickle sets the state of %s", fe_obj_kind_name(into));
-    if (into->u.object.state) return BAD(m, "the pickle sets the state of an object twice");
+    if (FE_BREAKS(PKL_BUILD, into->kind != FE_O_OBJECT))
+        return BAD(m, "the pickle sets the state of %s", fe_obj_kind_name(into));
+    if (FE_BREAKS(PKL_BUILD_TWICE, into->u.object.state))
+        return BAD(m, "the pickle sets the state of an object twice");
     into->u.object.state = state;
     return 0;
 }
@@ -588,9 +604,10 @@ static int step(struct machine *m)
     m->p->at = m->pos;
     const uint8_t *code = take(m, 1);
     if (!code) return -1;
-    if (m->p->at == 0 && *code != 0x80) return BAD(m, "a pickle of protocol 0 or 1, or no pickle");
+    if (FE_BREAKS(PKL_FIRST, m->p->at == 0 && *code != 0x80))
+        return BAD(m, "a pickle of protocol 0 or 1, or no pickle");
     const struct op *o = &ops[*code];
-    if (!o->run) return BAD(m, "pickle operation 0x%02x is not read", *code);
+    if (FE_BREAKS(PKL_OPERATION, !o->run)) return BAD(m, "pickle operation 0x%02x is not read", *code);
     return o->run(m, o->arg);
 }
 
@@ -605,14 +622,14 @@ struct fe_obj *fe_pickle_load(struct fe_pickle *p, const uint8_t *bytes, uint64_
 {
     struct machine m = {.p = p, .bytes = bytes, .len = len};
     p->at = 0;
-    if (len > p->limits->max_pickle) m.len = p->limits->max_pickle;
+    if (FE_BREAKS(PKL_SIZE, len > p->limits->max_pickle)) m.len = p->limits->max_pickle;
     m.none = constant(p, FE_O_NONE, false);
     m.yes = constant(p, FE_O_BOOL, true);
     m.no = constant(p, FE_O_BOOL, false);
     /* Never NULL, which pop_mark returns for a failure. */
     m.stack = yir_grow(p->a, NULL, &m.stack_cap, 16, sizeof *m.stack);
     for (uint64_t i = 0; !m.result; i++) {
-        if (i == p->limits->max_ops) {
+        if (FE_BREAKS(PKL_OPS, i == p->limits->max_ops)) {
             FE_PICKLE_BAD(p, E_LIMIT, "the pickle has more than %llu operations%s", (unsigned long long)i,
                           YIR_RAISE(max_ops));
             return NULL;

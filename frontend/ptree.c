@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "check.h"
 #include "pvalue.h"
 #include "rebuild.h"
 
@@ -43,12 +44,13 @@ const char *fe_bare_name(const char *name)
 static const char *join(struct walk *w, const struct fe_obj *key)
 {
     w->p->at = key->at;
-    if (key->kind != FE_O_STR || key->u.str.n == 0 || memchr(key->u.str.s, 0, key->u.str.n)) {
+    if (FE_BREAKS(PT_NAME_KIND, key->kind != FE_O_STR) || FE_BREAKS(PT_NAME_EMPTY, key->u.str.n == 0) ||
+        FE_BREAKS(PT_NAME_ZERO, memchr(key->u.str.s, 0, key->u.str.n))) {
         FE_PICKLE_BAD(w->p, E_PICKLE, "a module or tensor below '%s' has no proper name", w->path);
         return NULL;
     }
     uint64_t most = w->p->limits->max_name;
-    if (key->u.str.n > most || w->path_len + key->u.str.n + 1 > most) {
+    if (FE_BREAKS(PT_NAME_LENGTH, key->u.str.n > most || w->path_len + key->u.str.n + 1 > most)) {
         FE_PICKLE_BAD(w->p, E_LIMIT, "a name of more than %llu bytes below '%.80s'%s",
                       (unsigned long long)most, w->path, YIR_RAISE(max_name));
         return NULL;
@@ -61,9 +63,9 @@ static const char *join(struct walk *w, const struct fe_obj *key)
 /* What a tensor costs as a dense copy, within the limits. */
 static int account(struct walk *w, const struct fe_view *v, const char *name)
 {
-    uint64_t bytes;
-    if (!yir_mul_u64((uint64_t)v->numel, yir_dtype_size(v->dtype), &bytes) ||
-        !yir_add_u64(bytes, w->bytes, &bytes) || bytes > w->max_bytes) {
+    uint64_t bytes = 0;
+    if (FE_BREAKS(PT_TENSOR_BYTES, !yir_mul_u64((uint64_t)v->numel, yir_dtype_size(v->dtype), &bytes) ||
+                                       !yir_add_u64(bytes, w->bytes, &bytes) || bytes > w->max_bytes)) {
         return FE_PICKLE_BAD(w->p, E_LIMIT,
                              "with '%s' the tensors are larger than %llu bytes, the limit for this file%s",
                              name, (unsigned long long)w->max_bytes,
@@ -71,7 +73,7 @@ static int account(struct walk *w, const struct fe_view *v, const char *name)
                                                                             : YIR_RAISE(max_tensor_ratio));
     }
     w->bytes = bytes;
-    if (w->n < w->p->limits->max_tensors) return 0;
+    if (FE_HOLDS(PT_TENSORS, w->n < w->p->limits->max_tensors)) return 0;
     return FE_PICKLE_BAD(w->p, E_LIMIT, "more than %zu tensors%s", w->n, YIR_RAISE(max_tensors));
 }
 
@@ -79,13 +81,13 @@ static int add_tensor(struct walk *w, const struct fe_obj *key, const struct fe_
 {
     const char *name = join(w, key);
     if (!name) return -1;
-    if (o->kind != FE_O_TENSOR) {
+    if (FE_BREAKS(PT_TENSOR_KIND, o->kind != FE_O_TENSOR)) {
         const char *cls = fe_obj_class(w->p->a, o);
         return FE_PICKLE_BAD(w->p, E_TENSOR, "'%s' is no plain tensor, but %s %s", name, fe_obj_kind_name(o),
                              cls);
     }
     const struct fe_view *v = o->u.tensor;
-    if (v->dtype == YIR_NDTYPE) {
+    if (FE_BREAKS(PT_TENSOR_TYPE, v->dtype == YIR_NDTYPE)) {
         return FE_PICKLE_BAD(w->p, E_TENSOR, "'%s' has an element type that is not read (%s)", name,
                              v->storage->type_name);
     }
@@ -101,7 +103,7 @@ static int add_tensor(struct walk *w, const struct fe_obj *key, const struct fe_
     memcpy(t->stride, v->stride, sizeof t->stride);
     t->data = fe_storage_data(v->storage) + (uint64_t)v->offset * yir_dtype_size(v->dtype);
     size_t at = w->n;
-    if (!fe_strmap_add(&w->names, t->name, strlen(t->name), &at)) {
+    if (FE_BREAKS(PT_NAME_TWICE, !fe_strmap_add(&w->names, t->name, strlen(t->name), &at))) {
         return FE_PICKLE_BAD(w->p, E_PICKLE, "two tensors are named '%s'", t->name);
     }
     w->n++;
@@ -189,7 +191,7 @@ static int walk_children(struct walk *w, struct fe_node *n, struct fe_obj *modul
         struct fe_obj *o = modules->u.seq.item[i + 1];
         if (o->kind == FE_O_NONE) continue;
         if (!join(w, key)) return -1;
-        if (o->kind != FE_O_OBJECT) {
+        if (FE_BREAKS(PT_MODULE_KIND, o->kind != FE_O_OBJECT)) {
             return FE_PICKLE_BAD(w->p, E_PICKLE, "module '%s' is %s", w->path, fe_obj_kind_name(o));
         }
         size_t len = w->path_len;
@@ -228,10 +230,10 @@ static int walk_module(struct walk *w, struct fe_obj *o, const struct fe_obj *na
                        struct fe_node **out)
 {
     w->p->at = o->at;
-    if ((uint64_t)depth > w->p->limits->max_module_depth)
+    if (FE_BREAKS(PT_MODULE_DEPTH, (uint64_t)depth > w->p->limits->max_module_depth))
         return FE_PICKLE_BAD(w->p, E_LIMIT, "modules nest more than %d deep%s", depth - 1,
                              YIR_RAISE(max_module_depth));
-    if (o->on_path)
+    if (FE_BREAKS(PT_MODULE_CYCLE, o->on_path))
         return FE_PICKLE_BAD(w->p, E_PICKLE, "module '%.*s' contains itself", (int)w->path_len, w->path);
     if (fe_values_count(&w->values, 1) != 0) return -1;
     struct fe_node *n = yir_alloc(w->p->a, sizeof *n);
@@ -385,7 +387,7 @@ int fe_ptree_read(struct fe_pickle *p, struct fe_obj *top, struct fe_weights *ou
     if (top->kind == FE_O_DICT && fe_values_check_keys(&w->values, top) != 0) return -1;
     struct found f = find_model(top);
     struct fe_node *root = NULL;
-    if (!f.module && !f.dict) return no_model(p, top);
+    if (FE_BREAKS(PT_MODEL, !f.module && !f.dict)) return no_model(p, top);
     if (f.module ? walk_module(w, unwrap(f.module), NULL, 0, &root) : walk_dict(w, f.dict)) return -1;
     settle(w);
     out->top = read_top(w, top);

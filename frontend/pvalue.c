@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "check.h"
 #include "rebuild.h"
 
 enum { MAX_ELEMENTS = 4096 };
@@ -11,7 +12,7 @@ static struct fe_value *convert(struct fe_values *v, struct fe_obj *o, bool tens
 int fe_values_count(struct fe_values *v, uint64_t n)
 {
     v->nodes += n;
-    if (v->nodes <= v->p->limits->max_nodes) return 0;
+    if (FE_HOLDS(PT_NODES, v->nodes <= v->p->limits->max_nodes)) return 0;
     return FE_PICKLE_BAD(v->p, E_LIMIT, "the checkpoint holds more than %llu objects%s",
                          (unsigned long long)v->p->limits->max_nodes, YIR_RAISE(max_nodes));
 }
@@ -36,7 +37,9 @@ int fe_values_check_keys(struct fe_values *v, struct fe_obj *dict)
     }
     yir_arena_reset(v->p->a, mark);
     dict->checked = distinct;
-    return distinct ? 0 : FE_PICKLE_BAD(v->p, E_PICKLE, "a key stands twice in a dict of the checkpoint");
+    return FE_HOLDS(PT_KEY_TWICE, distinct)
+               ? 0
+               : FE_PICKLE_BAD(v->p, E_PICKLE, "a key stands twice in a dict of the checkpoint");
 }
 
 const char *fe_obj_class(struct yir_arena *a, const struct fe_obj *o)
@@ -144,7 +147,8 @@ static struct fe_value *elements(struct fe_values *v, const struct fe_view *t)
 
 static struct fe_value *tensor(struct fe_values *v, const struct fe_view *t, bool tensors)
 {
-    if (!tensors || t->dtype == YIR_NDTYPE || t->numel > MAX_ELEMENTS) return opaque(v, "torch.Tensor");
+    if (!tensors || t->numel > MAX_ELEMENTS) return opaque(v, "torch.Tensor");
+    if (FE_BREAKS(PT_VALUE_TYPE, t->dtype == YIR_NDTYPE)) return opaque(v, "torch.Tensor");
     return elements(v, t);
 }
 
@@ -179,7 +183,9 @@ static struct fe_value *numpy_scalar(struct fe_values *v, const struct fe_obj *o
     if (strncmp(cls->u.global.module, "numpy.", 6) != 0 || args->u.seq.n != 2) return NULL;
     enum yir_dtype t = numpy_dtype(args->u.seq.item[0]);
     const struct fe_obj *raw = args->u.seq.item[1];
-    if (t == YIR_NDTYPE || raw->kind != FE_O_BYTES || raw->u.str.n != yir_dtype_size(t)) return NULL;
+    if (FE_BREAKS(PT_SCALAR_TYPE, t == YIR_NDTYPE) || FE_BREAKS(PT_SCALAR_KIND, raw->kind != FE_O_BYTES) ||
+        FE_BREAKS(PT_SCALAR_SIZE, raw->u.str.n != yir_dtype_size(t)))
+        return NULL;
     return element(v, t, raw->u.str.s, 0);
 }
 
@@ -206,7 +212,7 @@ static struct fe_value *object(struct fe_values *v, struct fe_obj *o, bool tenso
 static struct fe_value *convert(struct fe_values *v, struct fe_obj *o, bool tensors, int depth)
 {
     v->p->at = o->at;
-    if ((uint64_t)depth > v->p->limits->max_value_depth) {
+    if (FE_BREAKS(PT_VALUE_DEPTH, (uint64_t)depth > v->p->limits->max_value_depth)) {
         FE_PICKLE_BAD(v->p, E_LIMIT, "the checkpoint nests values more than %d deep%s", depth - 1,
                       YIR_RAISE(max_value_depth));
         return NULL;

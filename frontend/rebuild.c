@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "check.h"
+
 enum { MAX_KEY = 64 };
 
 #define BAD(p, ...)        FE_PICKLE_BAD(p, E_PICKLE, __VA_ARGS__)
@@ -63,7 +65,7 @@ static bool is_seq(const struct fe_obj *o)
 static bool charge(struct fe_pickle *p, uint64_t n)
 {
     p->copied += n;
-    if (p->copied <= p->limits->max_ops) return true;
+    if (FE_HOLDS(PKL_CHARGE, p->copied <= p->limits->max_ops)) return true;
     FE_PICKLE_BAD(p, E_LIMIT, "the calls of the pickle go through more than %llu items%s",
                   (unsigned long long)p->limits->max_ops, YIR_RAISE(max_ops));
     return false;
@@ -91,9 +93,10 @@ static const struct element *storage_element(const struct fe_obj *cls)
 
 static bool key_ok(const struct fe_obj *key)
 {
-    if (key->kind != FE_O_STR || key->u.str.n == 0 || key->u.str.n > MAX_KEY) return false;
+    if (FE_BREAKS(PID_KEY_KIND, key->kind != FE_O_STR)) return false;
+    if (FE_BREAKS(PID_KEY_LENGTH, key->u.str.n == 0 || key->u.str.n > MAX_KEY)) return false;
     for (size_t i = 0; i < key->u.str.n; i++) {
-        if (key->u.str.s[i] < '0' || key->u.str.s[i] > '9') return false;
+        if (FE_BREAKS(PID_KEY_DIGITS, key->u.str.s[i] < '0' || key->u.str.s[i] > '9')) return false;
     }
     return true;
 }
@@ -106,7 +109,9 @@ static struct fe_storage *intern(struct fe_pickle *p, const struct fe_obj *key, 
     if (!p->keys.slot) fe_strmap_init(&p->keys, p->a, 256);
     if (!fe_strmap_add(&p->keys, key->u.str.s, key->u.str.n, &i)) {
         struct fe_storage *old = p->storage[i];
-        if (strcmp(old->type_name, e->storage) == 0 && old->numel == numel) return old;
+        if (FE_HOLDS(PID_ONE_TYPE, strcmp(old->type_name, e->storage) == 0) &&
+            FE_HOLDS(PID_ONE_SIZE, old->numel == numel))
+            return old;
         BAD_TENSOR(p, "storage %.*s has two types or sizes", (int)key->u.str.n, key->u.str.s);
         return NULL;
     }
@@ -126,12 +131,14 @@ static struct fe_storage *intern(struct fe_pickle *p, const struct fe_obj *key, 
 static struct fe_storage *window(struct fe_pickle *p, struct fe_storage *root, const struct fe_obj *view)
 {
     struct fe_obj *const *f = view->u.seq.item;
-    if (view->kind != FE_O_TUPLE || view->u.seq.n != 3 || !is_int(f[1]) || !is_int(f[2])) {
+    if (FE_BREAKS(PID_VIEW_TUPLE, view->kind != FE_O_TUPLE || view->u.seq.n != 3) ||
+        FE_BREAKS(PID_VIEW_INTS, !is_int(f[1]) || !is_int(f[2]))) {
         BAD(p, "a storage's view is malformed");
         return NULL;
     }
     int64_t from = f[1]->u.i, numel = f[2]->u.i;
-    if (from < 0 || numel < 0 || from > root->numel || numel > root->numel - from) {
+    if (FE_BREAKS(PID_VIEW_FROM, from < 0 || from > root->numel) ||
+        FE_BREAKS(PID_VIEW_SIZE, numel < 0 || numel > root->numel - from)) {
         BAD_TENSOR(p, "a storage's view lies outside the storage");
         return NULL;
     }
@@ -146,16 +153,16 @@ static struct fe_storage *window(struct fe_pickle *p, struct fe_storage *root, c
 static struct fe_obj *storage_of(struct fe_pickle *p, struct fe_obj *const *f, size_t n)
 {
     const struct element *e = storage_element(f[1]);
-    if (!e) {
+    if (FE_BREAKS(PID_TYPE, !e)) {
         BAD_TENSOR(p, "a storage of unknown type%s%s", f[1]->kind == FE_O_GLOBAL ? " " : "",
                    f[1]->kind == FE_O_GLOBAL ? f[1]->u.global.name : "");
         return NULL;
     }
-    if (!key_ok(f[2]) || f[3]->kind != FE_O_STR) {
+    if (!key_ok(f[2]) || FE_BREAKS(PID_PLACE, f[3]->kind != FE_O_STR)) {
         BAD(p, "a storage's key is no number");
         return NULL;
     }
-    if (!is_int(f[4]) || f[4]->u.i < 0) {
+    if (FE_BREAKS(PID_SIZE_KIND, !is_int(f[4])) || FE_BREAKS(PID_SIZE, f[4]->u.i < 0)) {
         BAD_TENSOR(p, "a storage's size is no count");
         return NULL;
     }
@@ -171,8 +178,8 @@ struct fe_obj *fe_rebuild_persistent(struct fe_pickle *p, const struct fe_obj *p
 {
     struct fe_obj *const *f = pid->u.seq.item;
     bool legacy = !p->resolve;
-    bool tuple = pid->kind == FE_O_TUPLE && pid->u.seq.n > 0;
-    if (tuple && fe_obj_is_str(f[0], "storage") && pid->u.seq.n == (legacy ? 6 : 5)) {
+    bool tuple = FE_HOLDS(PID_TUPLE, pid->kind == FE_O_TUPLE) && FE_HOLDS(PID_EMPTY, pid->u.seq.n > 0);
+    if (tuple && fe_obj_is_str(f[0], "storage") && FE_HOLDS(PID_FIELDS, pid->u.seq.n == (legacy ? 6 : 5))) {
         return storage_of(p, f, pid->u.seq.n);
     }
     if (tuple && legacy && fe_obj_is_str(f[0], "module") && pid->u.seq.n == 4 && f[1]->kind == FE_O_GLOBAL) {
@@ -188,17 +195,19 @@ struct fe_obj *fe_rebuild_persistent(struct fe_pickle *p, const struct fe_obj *p
 static bool read_dims(struct fe_pickle *p, const struct fe_obj *size, const struct fe_obj *stride,
                       struct fe_view *v)
 {
-    if (!is_seq(size) || !is_seq(stride) || size->u.seq.n != stride->u.seq.n) {
+    if (FE_BREAKS(TSR_DIMS_KIND, !is_seq(size) || !is_seq(stride)) ||
+        FE_BREAKS(TSR_RANKS, size->u.seq.n != stride->u.seq.n)) {
         return BAD_TENSOR(p, "a tensor's size and stride do not match"), false;
     }
-    if (size->u.seq.n > FE_MAX_RANK) {
+    if (FE_BREAKS(TSR_RANK, size->u.seq.n > FE_MAX_RANK)) {
         return BAD_TENSOR(p, "a tensor of %zu dimensions; at most %d are read", size->u.seq.n, FE_MAX_RANK),
                false;
     }
     v->rank = (int)size->u.seq.n;
     for (int i = 0; i < v->rank; i++) {
         const struct fe_obj *n = size->u.seq.item[i], *step = stride->u.seq.item[i];
-        if (!is_int(n) || !is_int(step) || n->u.i < 0 || n->u.i > INT32_MAX || step->u.i < 0) {
+        if (FE_BREAKS(TSR_DIM_KIND, !is_int(n) || !is_int(step)) ||
+            FE_BREAKS(TSR_DIM, n->u.i < 0 || n->u.i > INT32_MAX) || FE_BREAKS(TSR_STRIDE, step->u.i < 0)) {
             return BAD_TENSOR(p, "a tensor's size or stride is out of range in dimension %d", i), false;
         }
         v->dim[i] = n->u.i;
@@ -214,27 +223,27 @@ static bool read_extent(struct fe_view *v, uint64_t limit)
     bool ok = true;
     for (int i = 0; i < v->rank; i++)
         ok = ok && yir_mul_u64(numel, (uint64_t)v->dim[i], &numel);
-    if (!ok || numel > INT64_MAX) return false;
+    if (FE_BREAKS(TSR_NUMEL, !ok || numel > INT64_MAX)) return false;
     v->numel = (int64_t)numel;
-    if (numel == 0) return last <= limit;
+    if (numel == 0) return FE_HOLDS(TSR_OFFSET, last <= limit);
     for (int i = 0; i < v->rank; i++) {
         uint64_t reach = 0;
         ok = ok && yir_mul_u64((uint64_t)v->dim[i] - 1, (uint64_t)v->stride[i], &reach) &&
              yir_add_u64(last, reach, &last);
     }
-    return ok && last < limit;
+    return FE_HOLDS(TSR_EXTENT, ok && last < limit);
 }
 
 /* e: element type where the storage has none, else NULL. */
 static struct fe_obj *tensor_of(struct fe_pickle *p, struct fe_obj *const *arg, const struct element *e)
 {
-    if (arg[0]->kind != FE_O_STORAGE) {
+    if (FE_BREAKS(TSR_STORAGE, arg[0]->kind != FE_O_STORAGE)) {
         BAD_TENSOR(p, "a tensor is made from %s instead of a storage", fe_obj_kind_name(arg[0]));
         return NULL;
     }
     const struct fe_storage *s = arg[0]->u.storage;
     struct fe_view v = {.storage = s, .dtype = e ? e->type : s->dtype};
-    if (!is_int(arg[1]) || arg[1]->u.i < 0) {
+    if (FE_BREAKS(TSR_OFFSET_KIND, !is_int(arg[1])) || FE_BREAKS(TSR_OFFSET_SIGN, arg[1]->u.i < 0)) {
         BAD_TENSOR(p, "a tensor's offset is no count");
         return NULL;
     }
@@ -245,7 +254,7 @@ static struct fe_obj *tensor_of(struct fe_pickle *p, struct fe_obj *const *arg, 
         BAD_TENSOR(p, "a tensor reaches outside its storage %.*s", (int)s->key_len, s->key);
         return NULL;
     }
-    if (++p->ntensor > p->limits->max_tensors) {
+    if (FE_BREAKS(TSR_COUNT, ++p->ntensor > p->limits->max_tensors)) {
         FE_PICKLE_BAD(p, E_LIMIT, "more than %llu tensors%s", (unsigned long long)p->limits->max_tensors,
                       YIR_RAISE(max_tensors));
         return NULL;
@@ -268,7 +277,8 @@ static struct fe_obj *run_tensor_v3(struct fe_pickle *p, struct fe_obj *const *a
 {
     const struct fe_obj *t = arg[6];
     (void)n;
-    if (arg[0]->kind != FE_O_STORAGE || strcmp(arg[0]->u.storage->type_name, "UntypedStorage") != 0) {
+    if (FE_BREAKS(TSR_UNTYPED_KIND, arg[0]->kind != FE_O_STORAGE) ||
+        FE_BREAKS(TSR_UNTYPED, strcmp(arg[0]->u.storage->type_name, "UntypedStorage") != 0)) {
         BAD_TENSOR(p, "a tensor with an element type of its own needs an untyped storage");
         return NULL;
     }
@@ -285,7 +295,7 @@ static struct fe_obj *run_tensor_v3(struct fe_pickle *p, struct fe_obj *const *a
 static struct fe_obj *run_parameter(struct fe_pickle *p, struct fe_obj *const *arg, size_t n)
 {
     (void)n;
-    if (arg[0]->kind == FE_O_TENSOR) return arg[0];
+    if (FE_HOLDS(TSR_PARAMETER, arg[0]->kind == FE_O_TENSOR)) return arg[0];
     BAD_TENSOR(p, "a parameter is made from %s instead of a tensor", fe_obj_kind_name(arg[0]));
     return NULL;
 }
@@ -295,11 +305,13 @@ static struct fe_obj *run_from_type(struct fe_pickle *p, struct fe_obj *const *a
 {
     (void)n;
     const struct fe_callable *call = arg[0]->kind == FE_O_GLOBAL ? arg[0]->u.global.call : NULL;
-    if (!call || (call->run != run_tensor && call->run != run_tensor_v3 && call->run != run_parameter)) {
+    if (FE_BREAKS(TSR_MAKER, !call || (call->run != run_tensor && call->run != run_tensor_v3 &&
+                                       call->run != run_parameter))) {
         BAD_TENSOR(p, "a tensor is made by an unknown function");
         return NULL;
     }
-    if (arg[2]->kind != FE_O_TUPLE || arg[2]->u.seq.n < call->least || arg[2]->u.seq.n > call->most) {
+    if (FE_BREAKS(TSR_MAKER_TUPLE, arg[2]->kind != FE_O_TUPLE) ||
+        FE_BREAKS(TSR_MAKER_ARGS, arg[2]->u.seq.n < call->least || arg[2]->u.seq.n > call->most)) {
         BAD_TENSOR(p, "a tensor is made with the wrong arguments");
         return NULL;
     }
@@ -311,10 +323,10 @@ static struct fe_obj *run_from_type(struct fe_pickle *p, struct fe_obj *const *a
 static struct fe_obj *run_size(struct fe_pickle *p, struct fe_obj *const *arg, size_t n)
 {
     (void)n;
-    bool ok = is_seq(arg[0]);
+    bool ok = FE_HOLDS(CALL_SIZE, is_seq(arg[0]));
     if (ok && !charge(p, arg[0]->u.seq.n)) return NULL;
     for (size_t i = 0; ok && i < arg[0]->u.seq.n; i++)
-        ok = is_int(arg[0]->u.seq.item[i]);
+        ok = FE_HOLDS(CALL_SIZE_INTS, is_int(arg[0]->u.seq.item[i]));
     if (!ok) {
         BAD(p, "a torch.Size holds other things than integers");
         return NULL;
@@ -329,11 +341,11 @@ static struct fe_obj *run_dict(struct fe_pickle *p, struct fe_obj *const *arg, s
 {
     struct fe_obj *o = fe_obj_new(p, FE_O_DICT);
     if (n == 0) return o;
-    bool ok = is_seq(arg[0]);
+    bool ok = FE_HOLDS(CALL_DICT, is_seq(arg[0]));
     if (ok && !charge(p, arg[0]->u.seq.n)) return NULL;
     for (size_t i = 0; ok && i < arg[0]->u.seq.n; i++) {
         const struct fe_obj *pair = arg[0]->u.seq.item[i];
-        ok = is_seq(pair) && pair->u.seq.n == 2;
+        ok = FE_HOLDS(CALL_PAIR, is_seq(pair)) && FE_HOLDS(CALL_PAIR_TWO, pair->u.seq.n == 2);
         for (size_t k = 0; ok && k < 2; k++)
             fe_obj_append(p, o, pair->u.seq.item[k]);
     }
@@ -352,7 +364,7 @@ static struct fe_obj *run_defaultdict(struct fe_pickle *p, struct fe_obj *const 
 static struct fe_obj *run_set(struct fe_pickle *p, struct fe_obj *const *arg, size_t n)
 {
     struct fe_obj *o = fe_obj_new(p, FE_O_SET);
-    if (n && !is_seq(arg[0])) {
+    if (FE_BREAKS(CALL_SET, n && !is_seq(arg[0]))) {
         BAD(p, "a set is made from %s", fe_obj_kind_name(arg[0]));
         return NULL;
     }
@@ -366,7 +378,7 @@ static struct fe_obj *run_set(struct fe_pickle *p, struct fe_obj *const *arg, si
 static struct fe_obj *run_encode(struct fe_pickle *p, struct fe_obj *const *arg, size_t n)
 {
     bool latin = n == 2 && (fe_obj_is_str(arg[1], "latin1") || fe_obj_is_str(arg[1], "latin-1"));
-    if (!latin || arg[0]->kind != FE_O_STR) {
+    if (FE_BREAKS(CALL_ENCODE, !latin) || FE_BREAKS(CALL_ENCODE_TEXT, arg[0]->kind != FE_O_STR)) {
         BAD(p, "bytes are written in an unknown way");
         return NULL;
     }
@@ -376,7 +388,7 @@ static struct fe_obj *run_encode(struct fe_pickle *p, struct fe_obj *const *arg,
     const unsigned char *s = (const unsigned char *)arg[0]->u.str.s;
     for (size_t i = 0; i < arg[0]->u.str.n; i++) {
         unsigned c = s[i];
-        if (c >= 0xc4) {
+        if (FE_BREAKS(CALL_LATIN1, c >= 0xc4)) {
             BAD(p, "bytes hold a character beyond latin1");
             return NULL;
         }
@@ -392,7 +404,7 @@ static struct fe_obj *run_encode(struct fe_pickle *p, struct fe_obj *const *arg,
 static struct fe_obj *run_reconstructor(struct fe_pickle *p, struct fe_obj *const *arg, size_t n)
 {
     (void)n;
-    if (arg[0]->kind != FE_O_GLOBAL) {
+    if (FE_BREAKS(CALL_RECONSTRUCT, arg[0]->kind != FE_O_GLOBAL)) {
         BAD(p, "the pickle makes an instance of %s", fe_obj_kind_name(arg[0]));
         return NULL;
     }
@@ -433,7 +445,7 @@ const struct fe_callable *fe_callable_find(const char *module, const char *name)
 struct fe_obj *fe_rebuild_call(struct fe_pickle *p, struct fe_obj *fn, struct fe_obj *args)
 {
     const struct fe_callable *call = fn->kind == FE_O_GLOBAL ? fn->u.global.call : NULL;
-    if (call && (args->u.seq.n < call->least || args->u.seq.n > call->most)) {
+    if (FE_BREAKS(CALL_ARGS, call && (args->u.seq.n < call->least || args->u.seq.n > call->most))) {
         BAD(p, "%s.%s is called with %zu arguments", call->module, call->name, args->u.seq.n);
         return NULL;
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "outfile.h"
 #include "ptree.h"
 #include "value.h"
@@ -67,10 +68,11 @@ static bool skip_number(struct scan *s)
     uint64_t v = 0, from = s->at;
     for (; s->at < s->end && s->p[s->at] >= '0' && s->p[s->at] <= '9'; s->at++) {
         v = v * 10 + (uint64_t)(s->p[s->at] - '0');
-        if (v > MAX_INT) return false;
+        if (FE_BREAKS(ST_NUMBER_LARGE, v > MAX_INT)) return false;
     }
-    if (s->p[from] == '0' && s->at - from > 1) return false;
-    return s->at > from && (s->at == s->end || !strchr(".eE+-", s->p[s->at]));
+    if (FE_BREAKS(ST_NUMBER_ZERO, s->p[from] == '0' && s->at - from > 1)) return false;
+    return FE_HOLDS(ST_NUMBER_SIGN, s->at > from) &&
+           FE_HOLDS(ST_NUMBER_INTEGER, s->at == s->end || !strchr(".eE+-", s->p[s->at]));
 }
 
 static bool skip_token(struct scan *s)
@@ -82,25 +84,25 @@ static bool skip_token(struct scan *s)
     if (c == '{') s->objects++;
     if (c == '}' || c == ']') s->depth--;
     s->at++;
-    return s->depth >= 0 && (uint64_t)s->depth <= s->max_depth;
+    return FE_HOLDS(ST_BALANCE, s->depth >= 0) && FE_HOLDS(ST_DEPTH, (uint64_t)s->depth <= s->max_depth);
 }
 
 static int check_text(struct reader *r)
 {
     struct scan s = {.p = r->bytes, .at = 8, .end = 8 + r->header, .max_depth = r->limits->max_json_depth};
-    if (r->bytes[8] != '{') return BAD_AT(r, 8, "the header does not begin with '{'");
+    if (FE_BREAKS(ST_BRACE, r->bytes[8] != '{')) return BAD_AT(r, 8, "the header does not begin with '{'");
     do {
         if (!skip_token(&s))
             return BAD_AT(r, s.at, "the header nests too deeply, or has a number that is no count%s",
                           s.depth > 0 && (uint64_t)s.depth > s.max_depth ? YIR_RAISE(max_json_depth) : "");
-        if (s.objects > r->limits->max_tensors + 2) {
+        if (FE_BREAKS(ST_OBJECTS, s.objects > r->limits->max_tensors + 2)) {
             return yir_diag_bin(r->d, r->file, s.at, E_LIMIT, "more than %llu tensors%s",
                                 (unsigned long long)r->limits->max_tensors, YIR_RAISE(max_tensors));
         }
     } while (s.depth > 0 && s.at < s.end);
-    if (s.depth > 0) return BAD_AT(r, s.at, "the header ends inside an object");
+    if (FE_BREAKS(ST_OPEN, s.depth > 0)) return BAD_AT(r, s.at, "the header ends inside an object");
     for (; s.at < s.end; s.at++) {
-        if (s.p[s.at] != ' ')
+        if (FE_BREAKS(ST_PADDING, s.p[s.at] != ' '))
             return BAD_AT(r, s.at, "the header is filled up with something else than blanks");
     }
     return 0;
@@ -108,20 +110,22 @@ static int check_text(struct reader *r)
 
 static int parse(struct reader *r)
 {
-    if (r->len < 9) return BAD(r, "the file is too short for a safetensors header");
+    if (FE_BREAKS(ST_SHORT, r->len < 9)) return BAD(r, "the file is too short for a safetensors header");
     for (int i = 7; i >= 0; i--)
         r->header = r->header << 8 | r->bytes[i];
-    if (r->header > r->len - 8)
+    if (FE_BREAKS(ST_HEADER_ROOM, r->header > r->len - 8))
         return BAD_AT(r, 0, "the header is longer than the file: it is cut off, or no safetensors file");
-    if (r->header > r->limits->max_header) {
+    if (FE_BREAKS(ST_HEADER_SIZE, r->header > r->limits->max_header)) {
         return yir_diag_bin(
             r->d, r->file, 0, E_LIMIT, "a header of %llu bytes, more than the limit of %llu%s",
             (unsigned long long)r->header, (unsigned long long)r->limits->max_header, YIR_RAISE(max_header));
     }
-    if (r->header < 2) return BAD_AT(r, 0, "a header of %u bytes", (unsigned)r->header);
+    if (FE_BREAKS(ST_HEADER_EMPTY, r->header < 2))
+        return BAD_AT(r, 0, "a header of %u bytes", (unsigned)r->header);
     if (check_text(r) != 0) return -1;
     json_error_t err;
-    r->json = json_loadb((const char *)r->bytes + 8, r->header, JSON_REJECT_DUPLICATES, &err);
+    size_t flags = FE_HOLDS(ST_KEY_TWICE, false) ? 0 : JSON_REJECT_DUPLICATES;
+    r->json = json_loadb((const char *)r->bytes + 8, r->header, flags, &err);
     if (r->json) return 0;
     if (json_error_code(&err) == json_error_out_of_memory) {
         return yir_diag(r->d, (struct yir_loc){.file = r->file}, E_MEMORY, "no memory for the header");
@@ -149,6 +153,7 @@ static int read_type(struct reader *r, const char *name, const json_t *j, enum y
         *out = types[i].type;
         return 0;
     }
+    if (FE_HOLDS(ST_TYPE, false)) return 0;
     return BAD(r, "tensor '%s' has element type %s, which is not read", name,
                text ? text : "of the wrong kind");
 }
@@ -157,7 +162,7 @@ static int read_type(struct reader *r, const char *name, const json_t *j, enum y
 static int read_shape(struct reader *r, const json_t *j, struct fe_tensor *t)
 {
     size_t n = json_array_size(j);
-    if (!json_is_array(j) || n > FE_MAX_RANK) {
+    if (FE_BREAKS(ST_SHAPE_KIND, !json_is_array(j)) || FE_BREAKS(ST_RANK, n > FE_MAX_RANK)) {
         return BAD(r, "the shape of tensor '%s' is no list of at most %d sizes", t->name, FE_MAX_RANK);
     }
     uint64_t numel = 1;
@@ -165,12 +170,12 @@ static int read_shape(struct reader *r, const json_t *j, struct fe_tensor *t)
     for (size_t i = n; i-- > 0;) {
         const json_t *dim = json_array_get(j, i);
         int64_t v = json_integer_value(dim);
-        if (!json_is_integer(dim) || v < 0 || v > INT32_MAX) {
+        if (FE_BREAKS(ST_DIM_KIND, !json_is_integer(dim)) || FE_BREAKS(ST_DIM, v < 0 || v > INT32_MAX)) {
             return BAD(r, "the shape of tensor '%s' holds something else than sizes", t->name);
         }
         t->dim[i] = v;
         t->stride[i] = (int64_t)numel;
-        if (!yir_mul_u64(numel, (uint64_t)v, &numel) || numel > MAX_INT) {
+        if (FE_BREAKS(ST_NUMEL, !yir_mul_u64(numel, (uint64_t)v, &numel) || numel > MAX_INT)) {
             return BAD(r, "tensor '%s' has too many elements", t->name);
         }
     }
@@ -181,17 +186,20 @@ static int read_shape(struct reader *r, const json_t *j, struct fe_tensor *t)
 static int read_range(struct reader *r, const json_t *j, struct fe_tensor *t, struct range *range)
 {
     const json_t *begin = json_array_get(j, 0), *end = json_array_get(j, 1);
-    if (json_array_size(j) != 2 || !json_is_integer(begin) || !json_is_integer(end)) {
+    if (FE_BREAKS(ST_OFFSETS_TWO, json_array_size(j) != 2) ||
+        FE_BREAKS(ST_OFFSETS_KIND, !json_is_integer(begin) || !json_is_integer(end))) {
         return BAD(r, "the data_offsets of tensor '%s' are not two counts", t->name);
     }
     range->begin = (uint64_t)json_integer_value(begin);
     range->end = (uint64_t)json_integer_value(end);
     range->name = t->name;
     uint64_t data = 8 + r->header;
-    if (range->begin > range->end || range->end > r->len - data) {
+    if (FE_BREAKS(ST_RANGE_ORDER, range->begin > range->end) ||
+        FE_BREAKS(ST_RANGE_INSIDE, range->end > r->len - data)) {
         return BAD(r, "the data of tensor '%s' lie outside the file: it is cut off or damaged", t->name);
     }
-    if (range->end - range->begin != (uint64_t)t->numel * yir_dtype_size(t->dtype)) {
+    if (FE_BREAKS(ST_RANGE_SIZE,
+                  range->end - range->begin != (uint64_t)t->numel * yir_dtype_size(t->dtype))) {
         return BAD(r, "the data of tensor '%s' do not have the size of its shape", t->name);
     }
     t->data = r->bytes + data + range->begin;
@@ -201,20 +209,21 @@ static int read_range(struct reader *r, const json_t *j, struct fe_tensor *t, st
 static int read_tensor(struct reader *r, const char *key, const json_t *j, struct fe_tensor *t,
                        struct range *range)
 {
-    if (*key == 0) return BAD(r, "a tensor's name is empty");
-    if (strlen(key) > r->limits->max_name)
+    if (FE_BREAKS(ST_NAME_EMPTY, *key == 0)) return BAD(r, "a tensor's name is empty");
+    if (FE_BREAKS(ST_NAME_LENGTH, strlen(key) > r->limits->max_name))
         return yir_diag_bin(r->d, r->file, 0, E_LIMIT, "a tensor's name is longer than %llu bytes%s",
                             (unsigned long long)r->limits->max_name, YIR_RAISE(max_name));
     t->name = yir_strdup(r->a, fe_bare_name(key));
     const json_t *type = json_object_get(j, "dtype"), *shape = json_object_get(j, "shape");
     const json_t *offsets = json_object_get(j, "data_offsets");
-    if (!type || !shape || !offsets || json_object_size(j) != 3) {
+    if (FE_BREAKS(ST_FIELDS, !type || !shape || !offsets) ||
+        FE_BREAKS(ST_FIELDS_ONLY, json_object_size(j) != 3)) {
         return BAD(r, "tensor '%s' does not have dtype, shape and data_offsets, and only these", key);
     }
     if (read_type(r, t->name, type, &t->dtype) != 0 || read_shape(r, shape, t) != 0) return -1;
     if (read_range(r, offsets, t, range) != 0) return -1;
     size_t at = 0;
-    if (fe_strmap_add(&r->names, t->name, strlen(t->name), &at)) return 0;
+    if (FE_HOLDS(ST_NAME_TWICE, fe_strmap_add(&r->names, t->name, strlen(t->name), &at))) return 0;
     return BAD(r, "two tensors are named '%s'", t->name);
 }
 
@@ -231,11 +240,11 @@ static int check_ranges(struct reader *r, struct range *range, size_t n)
     uint64_t at = 0, size = r->len - 8 - r->header;
     qsort(range, n, sizeof *range, by_begin);
     for (size_t i = 0; i < n; i++) {
-        if (range[i].begin != at)
+        if (FE_BREAKS(ST_RANGES, range[i].begin != at))
             return BAD(r, "the data of tensor '%s' do not follow those before it", range[i].name);
         at = range[i].end;
     }
-    if (at != size)
+    if (FE_BREAKS(ST_FILLED, at != size))
         return BAD(r, "%llu bytes of the file belong to no tensor", (unsigned long long)(size - at));
     return 0;
 }
@@ -254,7 +263,7 @@ static const struct fe_value *read_metadata(struct reader *r, json_t *j)
 {
     struct fe_value *v = yir_alloc(r->a, sizeof *v);
     v->kind = FE_DICT;
-    if (j && !json_is_object(j)) return BAD(r, "__metadata__ is no object"), NULL;
+    if (FE_BREAKS(ST_META, j && !json_is_object(j))) return BAD(r, "__metadata__ is no object"), NULL;
     size_t n = json_object_size(j);
     v->key = yir_alloc_n(r->a, n, sizeof(struct fe_value *));
     v->item = yir_alloc_n(r->a, n, sizeof(struct fe_value *));
@@ -262,7 +271,8 @@ static const struct fe_value *read_metadata(struct reader *r, json_t *j)
     json_t *item;
     json_object_foreach(j, key, item)
     {
-        if (!json_is_string(item)) return BAD(r, "__metadata__ holds something else than strings"), NULL;
+        if (FE_BREAKS(ST_META_TEXT, !json_is_string(item)))
+            return BAD(r, "__metadata__ holds something else than strings"), NULL;
         v->key[v->n] = string_value(r->a, key, strlen(key));
         v->item[v->n++] = string_value(r->a, json_string_value(item), json_string_length(item));
     }
@@ -291,7 +301,7 @@ static int read_all(struct reader *r, struct fe_weights *w)
 {
     json_t *meta = json_object_get(r->json, "__metadata__");
     size_t n = json_object_size(r->json) - (meta ? 1 : 0), i = 0;
-    if (n > r->limits->max_tensors)
+    if (FE_BREAKS(ST_TENSORS, n > r->limits->max_tensors))
         return yir_diag(r->d, (struct yir_loc){.file = r->file}, E_LIMIT, "%zu tensors%s", n,
                         YIR_RAISE(max_tensors));
     w->top = read_metadata(r, meta);

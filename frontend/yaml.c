@@ -1,6 +1,7 @@
 /* libyaml events to a literal tree. Never the whole-document loader: it has no limits. */
 #include "model.h"
 
+#include "check.h"
 #include "infile.h"
 #include "scalar.h"
 #include "strmap.h"
@@ -73,14 +74,14 @@ static const char *key_text(struct reader *r, const struct fe_value *k)
 
 static int add_key(struct reader *r, struct frame *f, struct fe_value *k)
 {
-    if (k->kind != FE_STR && k->kind != FE_INT)
+    if (FE_BREAKS(YAML_KEY_KIND, k->kind != FE_STR && k->kind != FE_INT))
         return yir_diag(r->diags, k->loc, E_YAML_KEY, "a key must be a name or an integer, not %s",
                         fe_describe(r->arena, k));
-    if (k->kind == FE_STR && !k->quoted && strcmp(k->s, "<<") == 0)
+    if (FE_BREAKS(YAML_MERGE, k->kind == FE_STR && !k->quoted && strcmp(k->s, "<<") == 0))
         return yir_diag(r->diags, k->loc, E_YAML_FEATURE, "merge keys (<<) are not read");
     const char *text = key_text(r, k);
     size_t first = f->v->n;
-    if (!fe_strmap_add(&f->seen, text, strlen(text), &first)) {
+    if (FE_BREAKS(YAML_KEY_TWICE, !fe_strmap_add(&f->seen, text, strlen(text), &first))) {
         yir_diag(r->diags, k->loc, E_YAML_KEY, "the key %s stands twice", text + 1);
         yir_diag_note(r->diags, f->v->key[first]->loc, "here for the first time");
         return -1;
@@ -91,7 +92,7 @@ static int add_key(struct reader *r, struct frame *f, struct fe_value *k)
 
 static int add_node(struct reader *r, struct fe_value *v)
 {
-    if (++r->nodes > r->limits->max_yaml_values)
+    if (FE_BREAKS(YAML_VALUES, ++r->nodes > r->limits->max_yaml_values))
         return yir_diag(r->diags, v->loc, E_LIMIT, "more than %llu values in one file%s",
                         (unsigned long long)r->limits->max_yaml_values, YIR_RAISE(max_yaml_values));
     if (r->depth == 0) {
@@ -123,10 +124,10 @@ static struct fe_value *new_value(struct reader *r, enum fe_kind kind, yaml_mark
 static int check_plain_node(struct reader *r, const yaml_char_t *anchor, const yaml_char_t *tag,
                             yaml_mark_t at)
 {
-    if (anchor)
+    if (FE_BREAKS(YAML_ANCHOR, anchor))
         return yir_diag(r->diags, loc_of(r, at), E_YAML_FEATURE, "anchors (&%s) are not read",
                         (const char *)anchor);
-    if (tag)
+    if (FE_BREAKS(YAML_TAG, tag))
         return yir_diag(r->diags, loc_of(r, at), E_YAML_FEATURE, "tags (%s) are not read", (const char *)tag);
     return 0;
 }
@@ -136,17 +137,18 @@ static int open_node(struct reader *r, enum fe_kind kind, const yaml_char_t *anc
 {
     if (check_plain_node(r, anchor, tag, at)) return -1;
     struct fe_value *v = new_value(r, kind, at);
-    if (r->depth && r->stack[r->depth - 1].v->kind == FE_DICT && !r->stack[r->depth - 1].key)
+    const struct frame *f = r->depth ? &r->stack[r->depth - 1] : NULL;
+    if (FE_BREAKS(YAML_KEY_OPEN, f && f->v->kind == FE_DICT && !f->key))
         return yir_diag(r->diags, v->loc, E_YAML_KEY, "a key must be a name or an integer, not %s",
                         fe_describe(r->arena, v));
     if (add_node(r, v)) return -1;
-    if ((uint64_t)r->depth == r->limits->max_yaml_depth)
+    if (FE_BREAKS(YAML_DEPTH, (uint64_t)r->depth == r->limits->max_yaml_depth))
         return yir_diag(r->diags, v->loc, E_LIMIT, "nested more than %d deep%s", r->depth,
                         YIR_RAISE(max_yaml_depth));
     r->stack = yir_grow(r->arena, r->stack, &r->cap_stack, (size_t)r->depth + 1, sizeof *r->stack);
-    struct frame *f = &r->stack[r->depth++];
-    *f = (struct frame){.v = v};
-    if (kind == FE_DICT) fe_strmap_init(&f->seen, r->arena, 8);
+    struct frame *own = &r->stack[r->depth++];
+    *own = (struct frame){.v = v};
+    if (kind == FE_DICT) fe_strmap_init(&own->seen, r->arena, 8);
     return 0;
 }
 
@@ -155,20 +157,21 @@ static int add_scalar(struct reader *r, const yaml_event_t *e)
     const char *text = (const char *)e->data.scalar.value;
     if (check_plain_node(r, e->data.scalar.anchor, e->data.scalar.tag, e->start_mark)) return -1;
     struct fe_value *v = new_value(r, FE_STR, e->start_mark);
-    if (strlen(text) != e->data.scalar.length)
+    if (FE_BREAKS(YAML_ZERO, strlen(text) != e->data.scalar.length))
         return yir_diag(r->diags, v->loc, E_YAML_SYNTAX, "a string holds a zero byte");
     v->s = yir_strndup(r->arena, text, e->data.scalar.length);
     v->quoted = e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
-    if (!v->quoted && !fe_scalar_plain(v->s, v))
+    if (FE_BREAKS(YAML_INT, !v->quoted && !fe_scalar_plain(v->s, v)))
         return yir_diag(r->diags, v->loc, E_LITERAL, "the integer %s is too large", v->s);
     return add_node(r, v);
 }
 
 static int take_document(struct reader *r, const yaml_event_t *e)
 {
-    if (r->root)
+    if (FE_BREAKS(YAML_DOCUMENTS, r->root))
         return yir_diag(r->diags, loc_of(r, e->start_mark), E_YAML_FEATURE, "a second document starts here");
-    if (e->data.document_start.tag_directives.start != e->data.document_start.tag_directives.end)
+    if (FE_BREAKS(YAML_TAG_DIRECTIVE,
+                  e->data.document_start.tag_directives.start != e->data.document_start.tag_directives.end))
         return yir_diag(r->diags, loc_of(r, e->start_mark), E_YAML_FEATURE, "%%TAG directives are not read");
     return 0;
 }
@@ -190,6 +193,7 @@ static int take_event(struct reader *r, const yaml_event_t *e)
         r->depth--;
         return 0;
     case YAML_ALIAS_EVENT:
+        if (FE_HOLDS(YAML_ALIAS, false)) return 0;
         return yir_diag(r->diags, loc_of(r, e->start_mark), E_YAML_FEATURE, "aliases (*%s) are not read",
                         (const char *)e->data.alias.anchor);
     default:
@@ -258,7 +262,8 @@ static const struct fe_value *parse(struct yir_arena *a, struct yir_diags *d, ui
 {
     struct yir_loc whole = {file, 0, 0};
     const char *kind = other_kind(text, len);
-    if (kind) return yir_diag(d, whole, E_KIND, "this is no model description but %s", kind), NULL;
+    if (FE_BREAKS(YAML_OTHER_FILE, kind))
+        return yir_diag(d, whole, E_KIND, "this is no model description but %s", kind), NULL;
     struct reader *r = yir_alloc(a, sizeof *r);
     r->arena = a;
     r->diags = d;
@@ -266,7 +271,7 @@ static const struct fe_value *parse(struct yir_arena *a, struct yir_diags *d, ui
     r->limits = yir_limits_of(d);
     find_lines(r, text, len);
     if (read_events(r, text, len)) return NULL;
-    if (!r->root) return yir_diag(d, whole, E_KIND, "the file is empty"), NULL;
+    if (FE_BREAKS(YAML_EMPTY, !r->root)) return yir_diag(d, whole, E_KIND, "the file is empty"), NULL;
     return r->root;
 }
 
@@ -276,7 +281,7 @@ const struct fe_value *fe_yaml_parse(struct yir_arena *a, struct yir_diags *d, c
     char *copy = yir_strndup(a, text, len); /* the scanners below rely on a zero at the end */
     uint32_t file = yir_diag_file(d, name, copy, len);
     uint64_t most = yir_limits_of(d)->max_yaml;
-    if (len > most)
+    if (FE_BREAKS(YAML_SIZE, len > most))
         return yir_diag(d, (struct yir_loc){file, 0, 0}, E_LIMIT, "more than %llu bytes%s",
                         (unsigned long long)most, YIR_RAISE(max_yaml)),
                NULL;

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "check.h"
+
 enum {
     LOCAL_SIZE = 30,
     CENTRAL_SIZE = 46,
@@ -111,19 +113,23 @@ static int read_end64(struct reader *r, uint64_t eocd, uint64_t *n, uint64_t *si
 {
     uint64_t locator = eocd - LOCATOR_SIZE;
     uint64_t at = get64(r->p + locator + 8);
-    if (get32(r->p + locator + 4) != 0 || get32(r->p + locator + 16) > 1) {
+    if (FE_BREAKS(ZIP_LOCATOR_DISKS, get32(r->p + locator + 4) != 0 || get32(r->p + locator + 16) > 1)) {
         return BAD(r, locator, "the archive claims to span several disks");
     }
-    if (!within(at, EOCD64_SIZE, locator) || at + EOCD64_SIZE != locator || get32(r->p + at) != SIG_EOCD64) {
+    if (FE_BREAKS(ZIP_LOCATOR, !within(at, EOCD64_SIZE, locator) || at + EOCD64_SIZE != locator ||
+                                   get32(r->p + at) != SIG_EOCD64)) {
         return BAD(r, locator, "the zip64 locator does not point at the zip64 end record");
     }
     const uint8_t *p = r->p + at;
-    if (get64(p + 4) != EOCD64_SIZE - 12) return BAD(r, at, "the zip64 end record has a wrong size");
-    if (get32(p + 16) != 0 || get32(p + 20) != 0 || get64(p + 24) != get64(p + 32)) {
+    if (FE_BREAKS(ZIP_END64_SIZE, get64(p + 4) != EOCD64_SIZE - 12))
+        return BAD(r, at, "the zip64 end record has a wrong size");
+    if (FE_BREAKS(ZIP_END64_DISKS,
+                  get32(p + 16) != 0 || get32(p + 20) != 0 || get64(p + 24) != get64(p + 32))) {
         return BAD(r, at, "the archive claims to span several disks");
     }
-    if ((*n != 0xffff && *n != get64(p + 32)) || (*size != NONE32 && *size != get64(p + 40)) ||
-        (*start != NONE32 && *start != get64(p + 48))) {
+    if (FE_BREAKS(ZIP_ENDS_AGREE, (*n != 0xffff && *n != get64(p + 32)) ||
+                                      (*size != NONE32 && *size != get64(p + 40)) ||
+                                      (*start != NONE32 && *start != get64(p + 48)))) {
         return BAD(r, at, "the two end records of the archive disagree");
     }
     *n = get64(p + 32);
@@ -135,11 +141,13 @@ static int read_end64(struct reader *r, uint64_t eocd, uint64_t *n, uint64_t *si
 
 static int read_end(struct reader *r, uint64_t *n)
 {
-    if (r->len < EOCD_SIZE || get32(r->p + r->len - EOCD_SIZE) != SIG_EOCD) return no_end(r);
+    if (FE_BREAKS(ZIP_END, r->len < EOCD_SIZE || get32(r->p + r->len - EOCD_SIZE) != SIG_EOCD))
+        return no_end(r);
     uint64_t eocd = r->len - EOCD_SIZE;
     const uint8_t *p = r->p + eocd;
-    if (get16(p + 20) != 0) return BAD(r, eocd, "the archive's comment runs past the end of the file");
-    if (get16(p + 4) != 0 || get16(p + 6) != 0 || get16(p + 8) != get16(p + 10)) {
+    if (FE_BREAKS(ZIP_COMMENT, get16(p + 20) != 0))
+        return BAD(r, eocd, "the archive's comment runs past the end of the file");
+    if (FE_BREAKS(ZIP_DISKS, get16(p + 4) != 0 || get16(p + 6) != 0 || get16(p + 8) != get16(p + 10))) {
         return BAD(r, eocd, "the archive claims to span several disks");
     }
     uint64_t size = get32(p + 12);
@@ -149,15 +157,16 @@ static int read_end(struct reader *r, uint64_t *n)
     if (eocd >= LOCATOR_SIZE && get32(r->p + eocd - LOCATOR_SIZE) == SIG_LOCATOR &&
         read_end64(r, eocd, n, &size, &r->central) != 0)
         return -1;
-    if (!within(r->central, size, r->central_end) || r->central + size != r->central_end) {
+    if (FE_BREAKS(ZIP_CENTRAL_PLACE,
+                  !within(r->central, size, r->central_end) || r->central + size != r->central_end)) {
         return BAD(r, eocd, "the central directory is not where the end record says");
     }
     uint64_t most = yir_limits_of(r->d)->max_zip_entries;
-    if (*n > most) {
+    if (FE_BREAKS(ZIP_ENTRIES, *n > most)) {
         return yir_diag_bin(r->d, r->file, eocd, E_LIMIT, "the archive has more than %llu entries%s",
                             (unsigned long long)most, YIR_RAISE(max_zip_entries));
     }
-    if (*n == 0) return BAD(r, eocd, "the archive is empty");
+    if (FE_BREAKS(ZIP_EMPTY, *n == 0)) return BAD(r, eocd, "the archive is empty");
     return 0;
 }
 
@@ -174,31 +183,33 @@ static bool read_extra64(const uint8_t *extra, uint64_t len, uint64_t *const *fi
     for (uint64_t at = 0; within(at, 4, len);) {
         uint64_t id = get16(extra + at), size = get16(extra + at + 2);
         at += 4;
-        if (!within(at, size, len)) return false;
+        if (FE_BREAKS(ZIP_EXTRA_ROOM, !within(at, size, len))) return false;
         if (id != EXTRA_ZIP64) {
             at += size;
             continue;
         }
         for (int i = 0; i < n; i++) {
             if (*field[i] != NONE32) continue;
-            if (size < 8) return false;
+            if (FE_BREAKS(ZIP_EXTRA_FIELD, size < 8)) return false;
             *field[i] = get64(extra + at);
             at += 8;
             size -= 8;
         }
         return true;
     }
-    return false;
+    return FE_HOLDS(ZIP_EXTRA_THERE, false);
 }
 
 /* A path that could be unpacked anywhere, or read in two ways, has no place in a weights file. */
 static bool name_ok(const char *s, size_t n)
 {
-    if (n == 0 || s[0] == '/' || memchr(s, 0, n) || memchr(s, '\\', n)) return false;
+    if (FE_BREAKS(ZIP_NAME_EMPTY, n == 0) || FE_BREAKS(ZIP_NAME_ROOT, s[0] == '/')) return false;
+    if (FE_BREAKS(ZIP_NAME_ZERO, memchr(s, 0, n)) || FE_BREAKS(ZIP_NAME_BACKSLASH, memchr(s, '\\', n)))
+        return false;
     for (size_t at = 0; at < n;) {
         const char *slash = memchr(s + at, '/', n - at);
         size_t part = slash ? (size_t)(slash - s) - at : n - at;
-        if (part == 2 && s[at] == '.' && s[at + 1] == '.') return false;
+        if (FE_BREAKS(ZIP_NAME_UP, part == 2 && s[at] == '.' && s[at + 1] == '.')) return false;
         at += part + 1;
     }
     return true;
@@ -207,14 +218,14 @@ static bool name_ok(const char *s, size_t n)
 static int central_entry(struct reader *r, uint64_t *at, struct fe_zip_entry *e, struct draft *c)
 {
     const uint8_t *p = r->p + *at;
-    if (!within(*at, CENTRAL_SIZE, r->central_end) || get32(p) != SIG_CENTRAL) {
+    if (FE_BREAKS(ZIP_CENTRAL, !within(*at, CENTRAL_SIZE, r->central_end) || get32(p) != SIG_CENTRAL)) {
         return BAD(r, *at, "the central directory is damaged");
     }
     uint64_t name = get16(p + 28), extra = get16(p + 30), comment = get16(p + 32);
-    if (!within(*at + CENTRAL_SIZE, name + extra + comment, r->central_end)) {
+    if (FE_BREAKS(ZIP_CENTRAL_ROOM, !within(*at + CENTRAL_SIZE, name + extra + comment, r->central_end))) {
         return BAD(r, *at, "an entry of the central directory runs past its end");
     }
-    if (name > yir_limits_of(r->d)->max_zip_name) {
+    if (FE_BREAKS(ZIP_NAME_LENGTH, name > yir_limits_of(r->d)->max_zip_name)) {
         return yir_diag_bin(r->d, r->file, *at, E_LIMIT, "an entry's name has %llu bytes%s",
                             (unsigned long long)name, YIR_RAISE(max_zip_name));
     }
@@ -228,15 +239,18 @@ static int central_entry(struct reader *r, uint64_t *at, struct fe_zip_entry *e,
     if (!read_extra64(p + CENTRAL_SIZE + name, extra, (uint64_t *[]){&c->size, &c->packed, &e->start}, 3)) {
         return BAD(r, *at, "entry '%s' has no valid zip64 sizes", e->name);
     }
-    if (get16(p + 34) != 0) return BAD(r, *at, "the archive claims to span several disks");
-    if (c->flags & (FLAG_ENCRYPTED | FLAG_STRONG)) return BAD(r, *at, "entry '%s' is encrypted", e->name);
-    if (c->method != 0) {
+    if (FE_BREAKS(ZIP_ENTRY_DISK, get16(p + 34) != 0))
+        return BAD(r, *at, "the archive claims to span several disks");
+    if (FE_BREAKS(ZIP_ENCRYPTED, c->flags & (FLAG_ENCRYPTED | FLAG_STRONG)))
+        return BAD(r, *at, "entry '%s' is encrypted", e->name);
+    if (FE_BREAKS(ZIP_METHOD, c->method != 0)) {
         return BAD(
             r, *at,
             "entry '%s' is compressed (method %u); PyTorch only stores: a zip made by another program?",
             e->name, c->method);
     }
-    if (c->size != c->packed) return BAD(r, *at, "entry '%s' is stored, but has two sizes", e->name);
+    if (FE_BREAKS(ZIP_TWO_SIZES, c->size != c->packed))
+        return BAD(r, *at, "entry '%s' is stored, but has two sizes", e->name);
     e->size = c->size;
     e->crc = c->crc;
     *at += CENTRAL_SIZE + name + extra + comment;
@@ -249,43 +263,46 @@ static bool descriptor_ok(const struct reader *r, const struct fe_zip_entry *e, 
 {
     const uint8_t *p = r->p + e->at + e->size;
     uint64_t gap = next - (e->at + e->size);
-    if ((gap != 16 && gap != 24) || get32(p) != SIG_DESCRIPTOR || get32(p + 4) != e->crc) return false;
-    if (gap == 16) return get32(p + 8) == e->size && get32(p + 12) == e->size;
-    return get64(p + 8) == e->size && get64(p + 16) == e->size;
+    if (FE_BREAKS(ZIP_DESCRIPTOR_GAP, gap != 16 && gap != 24)) return false;
+    if (FE_BREAKS(ZIP_DESCRIPTOR, get32(p) != SIG_DESCRIPTOR)) return false;
+    if (FE_BREAKS(ZIP_DESCRIPTOR_CRC, get32(p + 4) != e->crc)) return false;
+    if (gap == 16) return FE_HOLDS(ZIP_DESCRIPTOR_SIZES, get32(p + 8) == e->size && get32(p + 12) == e->size);
+    return FE_HOLDS(ZIP_DESCRIPTOR_SIZES64, get64(p + 8) == e->size && get64(p + 16) == e->size);
 }
 
 /* The local header of an entry that must end at `next`. */
 static int local_entry(struct reader *r, struct fe_zip_entry *e, const struct draft *c, uint64_t next)
 {
     const uint8_t *p = r->p + e->start; /* in bounds: check_places */
-    if (!within(e->start, LOCAL_SIZE, next) || get32(p) != SIG_LOCAL) {
+    if (FE_BREAKS(ZIP_LOCAL, !within(e->start, LOCAL_SIZE, next) || get32(p) != SIG_LOCAL)) {
         return BAD(r, e->start, "entry '%s' has no local header here, or overlaps another entry", e->name);
     }
     uint64_t name = get16(p + 26), extra = get16(p + 28), head = LOCAL_SIZE + name + extra;
-    if (!within(e->start, head, next) || e->size > next - e->start - head) {
+    if (FE_BREAKS(ZIP_LOCAL_ROOM, !within(e->start, head, next) || e->size > next - e->start - head)) {
         return BAD(r, e->start, "entry '%s' runs into what follows it", e->name);
     }
     e->at = e->start + head;
     e->data = r->p + e->at;
-    if (name != strlen(e->name) || memcmp(p + LOCAL_SIZE, e->name, name) != 0) {
+    if (FE_BREAKS(ZIP_LOCAL_NAME, name != strlen(e->name) || memcmp(p + LOCAL_SIZE, e->name, name) != 0)) {
         return BAD(r, e->start, "entry '%s' has another name in its local header", e->name);
     }
-    if (get16(p + 6) != c->flags || get16(p + 8) != c->method) {
-        return BAD(r, e->start, "entry '%s': flags or method of the two headers differ", e->name);
-    }
+    if (FE_BREAKS(ZIP_LOCAL_FLAGS, get16(p + 6) != c->flags))
+        return BAD(r, e->start, "entry '%s': the flags of the two headers differ", e->name);
+    if (FE_BREAKS(ZIP_LOCAL_METHOD, get16(p + 8) != c->method))
+        return BAD(r, e->start, "entry '%s': the methods of the two headers differ", e->name);
     bool described = c->flags & FLAG_DESCRIPTOR;
     uint64_t size = get32(p + 22), packed = get32(p + 18);
     if (!read_extra64(p + LOCAL_SIZE + name, extra, (uint64_t *[]){&size, &packed}, 2)) {
         return BAD(r, e->start, "entry '%s' has no valid zip64 sizes", e->name);
     }
     bool blank = described && size == 0 && packed == 0;
-    if (!blank && (size != e->size || packed != e->size)) {
+    if (FE_BREAKS(ZIP_LOCAL_SIZES, !blank && (size != e->size || packed != e->size))) {
         return BAD(r, e->start, "entry '%s': the sizes of the two headers differ", e->name);
     }
-    if (get32(p + 14) != e->crc && !(described && get32(p + 14) == 0)) {
+    if (FE_BREAKS(ZIP_LOCAL_CRC, get32(p + 14) != e->crc && !(described && get32(p + 14) == 0))) {
         return BAD(r, e->start, "entry '%s': the checksums of the two headers differ", e->name);
     }
-    if (described ? !descriptor_ok(r, e, next) : e->at + e->size != next) {
+    if (described ? !descriptor_ok(r, e, next) : FE_BREAKS(ZIP_FOLLOWED, e->at + e->size != next)) {
         return BAD(r, e->at + e->size, "entry '%s' is not followed by the next one, or by its own sizes",
                    e->name);
     }
@@ -308,10 +325,11 @@ static int check_places(struct reader *r, struct fe_zip_entry *e, const struct d
                         struct fe_zip_entry **order, size_t n)
 {
     qsort(order, n, sizeof(struct fe_zip_entry *), by_start);
-    if (order[n - 1]->start > r->central) {
+    if (FE_BREAKS(ZIP_OUTSIDE, order[n - 1]->start > r->central)) {
         return BAD(r, r->central, "entry '%s' lies outside the archive", order[n - 1]->name);
     }
-    if (order[0]->start != 0) return BAD(r, 0, "the archive does not begin with its first entry");
+    if (FE_BREAKS(ZIP_FIRST, order[0]->start != 0))
+        return BAD(r, 0, "the archive does not begin with its first entry");
     for (size_t i = 0; i < n; i++) {
         uint64_t next = i + 1 < n ? order[i + 1]->start : r->central;
         if (local_entry(r, order[i], &c[order[i] - e], next) != 0) return -1;
@@ -323,7 +341,7 @@ static int check_names(struct reader *r, struct fe_zip_entry **order, size_t n)
 {
     qsort(order, n, sizeof(struct fe_zip_entry *), by_name);
     for (size_t i = 1; i < n; i++) {
-        if (by_name(&order[i - 1], &order[i]) != 0) continue;
+        if (FE_HOLDS(ZIP_NAME_TWICE, by_name(&order[i - 1], &order[i]) != 0)) continue;
         return BAD(r, order[i]->start, "the archive has two entries named '%s'", order[i]->name);
     }
     return 0;
@@ -333,7 +351,7 @@ static int check_crcs(struct reader *r, const struct fe_zip_entry *e, size_t n)
 {
     fill_table(r->table);
     for (size_t i = 0; i < n; i++) {
-        if (crc32_of(r->table, e[i].data, e[i].size) == e[i].crc) continue;
+        if (FE_HOLDS(ZIP_CRC, crc32_of(r->table, e[i].data, e[i].size) == e[i].crc)) continue;
         return yir_diag_bin(r->d, r->file, e[i].at, E_CRC,
                             "the checksum of '%s' is wrong: the file is damaged", e[i].name);
     }
@@ -346,7 +364,7 @@ const struct fe_zip *fe_zip_open(struct yir_arena *a, struct yir_diags *d, uint3
     struct reader r = {.a = a, .d = d, .file = file, .p = bytes, .len = len};
     uint64_t n = 0;
     if (read_end(&r, &n) != 0) return NULL;
-    if (n > (r.central_end - r.central) / CENTRAL_SIZE) {
+    if (FE_BREAKS(ZIP_CENTRAL_COUNT, n > (r.central_end - r.central) / CENTRAL_SIZE)) {
         BAD(&r, r.central, "the central directory is too small for its %llu entries", (unsigned long long)n);
         return NULL;
     }
@@ -358,7 +376,7 @@ const struct fe_zip *fe_zip_open(struct yir_arena *a, struct yir_diags *d, uint3
         if (central_entry(&r, &at, &e[i], &c[i]) != 0) return NULL;
         order[i] = &e[i];
     }
-    if (at != r.central_end) {
+    if (FE_BREAKS(ZIP_CENTRAL_END, at != r.central_end)) {
         BAD(&r, at, "there are bytes after the last entry of the central directory");
         return NULL;
     }

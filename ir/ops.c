@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "check.h"
+
 /* Shorthands of the op table's columns. */
 #define T_VIEW YIR_T_VIEW
 #define T_LANES YIR_T_LANES
@@ -131,7 +133,7 @@ static long long ll(int64_t v)
 static int need_map(const struct infer *i)
 {
     const struct yir_tdesc *x = i->in[0];
-    if (x->rank != 4 || !yir_dtype_is_float(x->dtype) || x->layout == YIR_OIHW)
+    if (YIR_BREAKS(OP_MAP, x->rank != 4 || !yir_dtype_is_float(x->dtype) || x->layout == YIR_OIHW))
         return BAD(i, "%s: the input must be a float tensor of 4 dimensions, found %d", op_name(i), x->rank);
     return 0;
 }
@@ -140,12 +142,13 @@ static int need_map(const struct infer *i)
 static int window_dim(const struct infer *i, int axis, int64_t kernel, int64_t stride, int64_t dil, int64_t before,
                       int64_t after, int64_t *out)
 {
-    if (kernel < 1 || kernel > 4096 || stride < 1 || stride > 4096 || dil < 1 || dil > 4096 || before < 0 ||
-        before > 65536 || after < 0 || after > 65536)
+    if (YIR_BREAKS(OP_KERNEL, kernel < 1 || kernel > 4096) || YIR_BREAKS(OP_STRIDE, stride < 1 || stride > 4096) ||
+        YIR_BREAKS(OP_DILATION, dil < 1 || dil > 4096) ||
+        YIR_BREAKS(OP_PADDING, before < 0 || before > 65536 || after < 0 || after > 65536))
         return BAD(i, "%s: kernel %lld, stride %lld, dilation %lld, padding %lld,%lld are not possible", op_name(i),
                    ll(kernel), ll(stride), ll(dil), ll(before), ll(after));
     int64_t span = dil * (kernel - 1) + 1, size = i->in[0]->dim[axis] + before + after;
-    if (size < span)
+    if (YIR_BREAKS(OP_WINDOW, size < span))
         return BAD(i, "%s: a window of %lld does not fit into a map of %lld (padding included); the image is too small",
                    op_name(i), ll(span), ll(size));
     *out = (size - span) / stride + 1;
@@ -154,13 +157,15 @@ static int window_dim(const struct infer *i, int axis, int64_t kernel, int64_t s
 
 static int shape_same(struct infer *i)
 {
-    if (!yir_dtype_is_float(i->in[0]->dtype)) return BAD(i, "%s: the input must be of a float type", op_name(i));
+    if (YIR_BREAKS(OP_FLOAT, !yir_dtype_is_float(i->in[0]->dtype)))
+        return BAD(i, "%s: the input must be of a float type", op_name(i));
     if (i->code != YIR_batchnorm) return 0;
     const struct yir_a_eps *a = i->attr;
-    if (!(a->eps >= 0 && a->eps <= 1)) return BAD(i, "batchnorm: eps %g is not in [0, 1]", (double)a->eps);
-    if (i->in[0]->rank < 2) return BAD(i, "batchnorm: the input has no channels");
+    if (YIR_BREAKS(OP_EPS, !(a->eps >= 0 && a->eps <= 1)))
+        return BAD(i, "batchnorm: eps %g is not in [0, 1]", (double)a->eps);
+    if (YIR_BREAKS(OP_BN_CHANNELS, i->in[0]->rank < 2)) return BAD(i, "batchnorm: the input has no channels");
     for (int k = 1; k < 5; k++)
-        if (i->in[k]->rank != 1 || i->in[k]->dim[0] != i->in[0]->dim[1])
+        if (YIR_BREAKS(OP_BN_SHAPES, i->in[k]->rank != 1 || i->in[k]->dim[0] != i->in[0]->dim[1]))
             return BAD(i, "batchnorm: %lld statistics for %lld channels", ll(i->in[k]->dim[0]), ll(i->in[0]->dim[1]));
     return 0;
 }
@@ -168,11 +173,12 @@ static int shape_same(struct infer *i)
 static int shape_same2(struct infer *i)
 {
     const struct yir_tdesc *a = i->in[0], *b = i->in[1];
-    if (a->dtype != b->dtype || a->layout != b->layout || !yir_dtype_is_float(a->dtype))
+    if (YIR_BREAKS(OP_SAME_TYPE, a->dtype != b->dtype || a->layout != b->layout || !yir_dtype_is_float(a->dtype)))
         return BAD(i, "%s: the inputs differ in type or layout", op_name(i));
-    if (a->rank != b->rank) return BAD(i, "%s: the inputs have %d and %d dimensions", op_name(i), a->rank, b->rank);
+    if (YIR_BREAKS(OP_SAME_RANK, a->rank != b->rank))
+        return BAD(i, "%s: the inputs have %d and %d dimensions", op_name(i), a->rank, b->rank);
     for (int k = 0; k < a->rank; k++)
-        if (a->dim[k] != b->dim[k])
+        if (YIR_BREAKS(OP_SAME_DIMS, a->dim[k] != b->dim[k]))
             return BAD(i, "%s: inputs differ at dimension %d: %lld and %lld", op_name(i), k, ll(a->dim[k]), ll(b->dim[k]));
     return 0;
 }
@@ -182,14 +188,15 @@ static int shape_conv(struct infer *i)
     const struct yir_a_conv *a = i->attr;
     const struct yir_tdesc *x = i->in[0], *w = i->in[1];
     if (need_map(i)) return -1;
-    if (w->rank != 4 || !yir_dtype_is_float(w->dtype)) return BAD(i, "conv2d: the weight must have 4 dimensions");
-    if (a->groups < 1 || x->dim[1] % a->groups || w->dim[0] % a->groups)
+    if (YIR_BREAKS(OP_WEIGHT, w->rank != 4 || !yir_dtype_is_float(w->dtype)))
+        return BAD(i, "conv2d: the weight must have 4 dimensions");
+    if (YIR_BREAKS(OP_GROUPS, a->groups < 1 || x->dim[1] % a->groups || w->dim[0] % a->groups))
         return BAD(i, "conv2d: %d groups do not divide %lld input and %lld output channels", a->groups, ll(x->dim[1]),
                    ll(w->dim[0]));
-    if (w->dim[1] != x->dim[1] / a->groups)
+    if (YIR_BREAKS(OP_WEIGHT_INPUTS, w->dim[1] != x->dim[1] / a->groups))
         return BAD(i, "conv2d: the weight wants %lld input channels, the input has %lld", ll(w->dim[1] * a->groups),
                    ll(x->dim[1]));
-    if (i->n == 3 && (i->in[2]->rank != 1 || i->in[2]->dim[0] != w->dim[0]))
+    if (YIR_BREAKS(OP_BIAS, i->n == 3 && (i->in[2]->rank != 1 || i->in[2]->dim[0] != w->dim[0])))
         return BAD(i, "conv2d: the bias must have %lld elements", ll(w->dim[0]));
     i->out.dim[1] = w->dim[0];
     return window_dim(i, 2, w->dim[2], a->stride[0], a->dil[0], a->pad[0], a->pad[2], &i->out.dim[2])
@@ -202,7 +209,7 @@ static int shape_pool(struct infer *i)
     const struct yir_a_pool *a = i->attr;
     if (need_map(i)) return -1;
     for (int k = 0; k < 2; k++) {
-        if (a->pad[k] >= a->kernel[k] || a->pad[k + 2] >= a->kernel[k])
+        if (YIR_BREAKS(OP_POOL_PADDING, a->pad[k] >= a->kernel[k] || a->pad[k + 2] >= a->kernel[k]))
             return BAD(i, "%s: padding %d,%d reaches the window %d", op_name(i), a->pad[k], a->pad[k + 2], a->kernel[k]);
         if (window_dim(i, 2 + k, a->kernel[k], a->stride[k], 1, a->pad[k], a->pad[k + 2], &i->out.dim[2 + k])) return -1;
     }
@@ -212,15 +219,15 @@ static int shape_pool(struct infer *i)
 static int shape_concat(struct infer *i)
 {
     int axis = ((const struct yir_a_axis *)i->attr)->axis;
-    if (axis < 1 || axis >= i->in[0]->rank)
+    if (YIR_BREAKS(OP_AXIS, axis < 1 || axis >= i->in[0]->rank))
         return BAD(i, "concat: axis %d of %d dimensions (the batch, 0, can't be joined)", axis, i->in[0]->rank);
     int64_t sum = 0;
     for (int k = 0; k < i->n; k++) {
         const struct yir_tdesc *a = i->in[0], *b = i->in[k];
-        if (a->dtype != b->dtype || a->layout != b->layout || a->rank != b->rank)
+        if (YIR_BREAKS(OP_JOIN_TYPE, a->dtype != b->dtype || a->layout != b->layout || a->rank != b->rank))
             return BAD(i, "concat: input %d differs in type, layout or number of dimensions", k);
         for (int j = 0; j < a->rank; j++)
-            if (j != axis && a->dim[j] != b->dim[j])
+            if (YIR_BREAKS(OP_JOIN_DIMS, j != axis && a->dim[j] != b->dim[j]))
                 return BAD(i, "concat: inputs differ at dimension %d: %lld and %lld", j, ll(a->dim[j]), ll(b->dim[j]));
         sum += b->dim[axis];
     }
@@ -231,8 +238,9 @@ static int shape_concat(struct infer *i)
 static int shape_slice(struct infer *i)
 {
     const struct yir_a_slice *a = i->attr;
-    if (a->axis < 1 || a->axis >= i->in[0]->rank || a->start < 0 || a->count < 1 ||
-        (int64_t)a->start + a->count > i->in[0]->dim[a->axis])
+    if (YIR_BREAKS(OP_SLICE_AXIS, a->axis < 1 || a->axis >= i->in[0]->rank) ||
+        YIR_BREAKS(OP_SLICE, a->start < 0 || a->count < 1 ||
+                                 (int64_t)a->start + a->count > i->in[0]->dim[a->axis]))
         return BAD(i, "slice: %d elements from %d along axis %d are not inside the input", a->count, a->start, a->axis);
     i->out.dim[a->axis] = a->count;
     return 0;
@@ -242,7 +250,8 @@ static int shape_upsample(struct infer *i)
 {
     int32_t factor = ((const struct yir_a_factor *)i->attr)->factor;
     if (need_map(i)) return -1;
-    if (factor < 1 || factor > 64) return BAD(i, "upsample: the factor %d is not in 1 .. 64", factor);
+    if (YIR_BREAKS(OP_FACTOR, factor < 1 || factor > 64))
+        return BAD(i, "upsample: the factor %d is not in 1 .. 64", factor);
     i->out.dim[2] *= factor;
     i->out.dim[3] *= factor;
     return 0;
@@ -252,7 +261,7 @@ static int shape_s2d(struct infer *i)
 {
     int32_t factor = ((const struct yir_a_factor *)i->attr)->factor;
     if (need_map(i)) return -1;
-    if (factor < 1 || factor > 64 || i->in[0]->dim[2] % factor || i->in[0]->dim[3] % factor)
+    if (YIR_BREAKS(OP_S2D, factor < 1 || factor > 64 || i->in[0]->dim[2] % factor || i->in[0]->dim[3] % factor))
         return BAD(i, "s2d: the factor %d does not divide the map %lldx%lld", factor, ll(i->in[0]->dim[2]), ll(i->in[0]->dim[3]));
     i->out.dim[1] *= (int64_t)factor * factor;
     i->out.dim[2] /= factor;
@@ -265,7 +274,8 @@ static int shape_pad(struct infer *i)
     const struct yir_a_pad *a = i->attr;
     if (need_map(i)) return -1;
     for (int k = 0; k < 4; k++)
-        if (a->pad[k] < 0 || a->pad[k] > 65536) return BAD(i, "pad: %d rows or columns are not possible", a->pad[k]);
+        if (YIR_BREAKS(OP_PAD, a->pad[k] < 0 || a->pad[k] > 65536))
+            return BAD(i, "pad: %d rows or columns are not possible", a->pad[k]);
     i->out.dim[2] += a->pad[0] + a->pad[2];
     i->out.dim[3] += a->pad[1] + a->pad[3];
     return 0;
@@ -275,7 +285,8 @@ static int shape_cast(struct infer *i)
 {
     const struct yir_a_cast *a = i->attr;
     bool map = a->layout == YIR_NCHW || a->layout == YIR_NHWC || a->layout == YIR_OIHW;
-    if (a->dtype < 0 || a->dtype >= YIR_NDTYPE || a->layout < 0 || a->layout >= YIR_NLAYOUT || map != (i->in[0]->rank == 4))
+    if (YIR_BREAKS(OP_CAST, a->dtype < 0 || a->dtype >= YIR_NDTYPE || a->layout < 0 || a->layout >= YIR_NLAYOUT ||
+                                map != (i->in[0]->rank == 4)))
         return BAD(i, "cast: the layout does not fit %d dimensions", i->in[0]->rank);
     i->out.dtype = (enum yir_dtype)a->dtype;
     i->out.layout = (enum yir_layout)a->layout;
@@ -300,7 +311,8 @@ static int shape_flatten(struct infer *i)
 
 static int need_stride(const struct infer *i, float stride)
 {
-    if (!(stride > 0 && stride <= 65536)) return BAD(i, "%s: the stride %g is not possible", op_name(i), (double)stride);
+    if (YIR_BREAKS(OP_HEAD_STRIDE, !(stride > 0 && stride <= 65536)))
+        return BAD(i, "%s: the stride %g is not possible", op_name(i), (double)stride);
     return 0;
 }
 
@@ -309,7 +321,7 @@ static int shape_dfl_box(struct infer *i)
     const struct yir_a_box *a = i->attr;
     const int64_t *d = i->in[0]->dim;
     if (need_map(i) || need_stride(i, a->stride)) return -1;
-    if (a->bins < 1 || a->bins > 4096 || d[1] != 4 * (int64_t)a->bins)
+    if (YIR_BREAKS(OP_BINS, a->bins < 1 || a->bins > 4096 || d[1] != 4 * (int64_t)a->bins))
         return BAD(i, "dfl_box: %lld channels are not 4 x %d bins", ll(d[1]), a->bins);
     set_shape(i, 3, (int64_t[]){d[0], 4, d[2] * d[3]});
     return 0;
@@ -320,7 +332,7 @@ static int need_anchors(const struct infer *i)
     const struct yir_a_anchor *a = i->attr;
     const int64_t *d = i->in[0]->dim;
     if (need_map(i) || need_stride(i, a->stride)) return -1;
-    if (a->na < 1 || d[1] % a->na || d[1] / a->na < 6)
+    if (YIR_BREAKS(OP_ANCHORS, a->na < 1 || d[1] % a->na || d[1] / a->na < 6))
         return BAD(i, "%s: %lld channels are not %d anchors of 5 + classes", op_name(i), ll(d[1]), a->na);
     return 0;
 }
@@ -339,7 +351,7 @@ static int shape_anchor_box(struct infer *i)
     const struct yir_a_anchor *a = i->attr;
     const int64_t *d = i->in[0]->dim;
     if (need_anchors(i)) return -1;
-    if (i->in[1]->rank != 2 || i->in[1]->dim[0] != a->na || i->in[1]->dim[1] != 2)
+    if (YIR_BREAKS(OP_ANCHOR_SHAPE, i->in[1]->rank != 2 || i->in[1]->dim[0] != a->na || i->in[1]->dim[1] != 2))
         return BAD(i, "anchor_box: the anchors must be [%d, 2]", a->na);
     set_shape(i, 3, (int64_t[]){d[0], a->na * d[2] * d[3], d[1] / a->na});
     return 0;
@@ -349,7 +361,8 @@ static int shape_x_box(struct infer *i)
 {
     const int64_t *d = i->in[0]->dim;
     if (need_map(i) || need_stride(i, ((const struct yir_a_stride *)i->attr)->stride)) return -1;
-    if (d[1] < 6) return BAD(i, "x_box: %lld channels are not 5 + classes", ll(d[1]));
+    if (YIR_BREAKS(OP_X_CHANNELS, d[1] < 6))
+        return BAD(i, "x_box: %lld channels are not 5 + classes", ll(d[1]));
     set_shape(i, 3, (int64_t[]){d[0], d[2] * d[3], d[1]});
     return 0;
 }
@@ -358,8 +371,9 @@ static int shape_image(struct infer *i)
 {
     const struct yir_a_image *a = i->attr;
     const struct yir_tdesc *x = i->in[0];
-    if (x->rank != 4 || x->dtype != YIR_U8 || x->dim[3] != 3) return BAD(i, "image: the input must be u8[n,h,w,3]");
-    if (!(a->div > 0)) return BAD(i, "image: div must be positive");
+    if (YIR_BREAKS(OP_IMAGE, x->rank != 4 || x->dtype != YIR_U8 || x->dim[3] != 3))
+        return BAD(i, "image: the input must be u8[n,h,w,3]");
+    if (YIR_BREAKS(OP_IMAGE_DIV, !(a->div > 0))) return BAD(i, "image: div must be positive");
     set_shape(i, 4, (int64_t[]){x->dim[0], 3, x->dim[1], x->dim[2]});
     i->out.dtype = YIR_F32;
     i->out.layout = YIR_NHWC;
@@ -377,8 +391,8 @@ static int check_size(const struct infer *i)
 {
     uint64_t n = 1;
     for (int k = 0; k < i->out.rank; k++) {
-        if (i->out.dim[k] < 1 || i->out.dim[k] > YIR_MAX_DIM || !yir_mul_u64(n, (uint64_t)i->out.dim[k], &n) ||
-            n > UINT64_C(1) << 40)
+        if (YIR_BREAKS(OP_DIM, i->out.dim[k] < 1 || i->out.dim[k] > YIR_MAX_DIM) ||
+            YIR_BREAKS(OP_ELEMENTS, !yir_mul_u64(n, (uint64_t)i->out.dim[k], &n) || n > UINT64_C(1) << 40))
             return BAD(i, "%s: the result would be too large", op_name(i));
     }
     return 0;
@@ -388,7 +402,7 @@ yir_type yir_infer(struct yir_func *f, enum yir_code c, const yir_ref *src, int 
 {
     const struct yir_opinfo *info = yir_opinfo(c);
     struct infer i = {.f = f, .code = c, .n = nsrc, .attr = attr, .report = report};
-    if (nsrc < info->lo || nsrc > info->hi) {
+    if (YIR_BREAKS(OP_INPUTS, nsrc < info->lo || nsrc > info->hi)) {
         BAD(&i, "%s: %d inputs where %d to %d are possible", info->name, nsrc, info->lo, info->hi);
         return (yir_type){0};
     }

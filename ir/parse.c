@@ -24,6 +24,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
 #include "scan.h"
 
 enum {
@@ -76,11 +77,13 @@ static int take_dims(struct parser *p, struct yir_tdesc *d)
         if (d->rank && yir_expect(&p->s, ',')) return -1;
         yir_skip(&p->s);
         const char *at = p->s.p;
-        if (d->rank == YIR_MAX_RANK) return SYNTAX(p, "a type has at most %d dimensions", YIR_MAX_RANK);
+        if (YIR_BREAKS(IR_RANK, d->rank == YIR_MAX_RANK))
+            return SYNTAX(p, "a type has at most %d dimensions", YIR_MAX_RANK);
         uint64_t n;
         if (yir_take_uint(&p->s, YIR_MAX_DIM, &n)) return -1;
-        if (!n) return FAIL(p, at, E_IR_SYNTAX, "a dimension must be at least 1");
-        if ((int64_t)n > MAX_ELEMS / elems) return FAIL(p, at, E_LIMIT, "a tensor has at most 2^40 elements");
+        if (YIR_BREAKS(IR_DIM_ZERO, !n)) return FAIL(p, at, E_IR_SYNTAX, "a dimension must be at least 1");
+        if (YIR_BREAKS(IR_ELEMENTS, (int64_t)n > MAX_ELEMS / elems))
+            return FAIL(p, at, E_LIMIT, "a tensor has at most 2^40 elements");
         elems *= (int64_t)n;
         d->dim[d->rank++] = (int64_t)n;
     }
@@ -133,13 +136,13 @@ static int take_ref(struct parser *p, yir_ref *out)
     if (yir_take_name(&p->s, &w)) return -1;
     if (weight || !all_digits(w)) {
         *out = weight ? find_weight(p, w) : find_input(p->f, w);
-        if (yir_kind(*out) != YIR_NIL) return 0;
+        if (YIR_HOLDS(IR_DEFINED, yir_kind(*out) != YIR_NIL)) return 0;
         return FAIL(p, at, E_IR_SYNTAX, "%c%.*s is not defined", weight ? '$' : '%', (int)w.n, w.s);
     }
     p->s.p = w.s;
     uint64_t i;
     if (yir_take_uint(&p->s, UINT32_MAX, &i)) return -1;
-    if (!i || i >= p->f->nop)
+    if (YIR_BREAKS(IR_BACKWARD, !i || i >= p->f->nop))
         return FAIL(p, at, E_IR_SYNTAX, "%%%llu is not defined before here", (unsigned long long)i);
     *out = yir_mkref(YIR_VAL, (uint32_t)i);
     return 0;
@@ -163,7 +166,8 @@ static int parse_image(struct parser *p)
     yir_skip(&p->s);
     const char *at = p->s.p;
     if (yir_take_float(&p->s, &div)) return -1;
-    if (!(div > 0 && div < INFINITY)) return FAIL(p, at, E_IR_SYNTAX, "div must be positive");
+    if (YIR_BREAKS(IR_IMAGE_DIV, !(div > 0 && div < INFINITY)))
+        return FAIL(p, at, E_IR_SYNTAX, "div must be positive");
     if (yir_take_field(&p->s, "bgr", 1, &bgr)) return -1;
     p->f->image_div = div;
     p->f->image_bgr = bgr != 0;
@@ -173,8 +177,9 @@ static int parse_image(struct parser *p)
 /* Count of things of one kind, and whether a name is free. */
 static int check_new(struct parser *p, struct yir_span w, size_t have, uint64_t max, const char *raise, bool taken)
 {
-    if (have >= max) return FAIL(p, w.s, E_LIMIT, "there are more than %llu of these%s", (unsigned long long)max, raise);
-    if (taken) return FAIL(p, w.s, E_IR_SYNTAX, "%.*s stands twice", (int)w.n, w.s);
+    if (YIR_BREAKS(IR_MANY, have >= max))
+        return FAIL(p, w.s, E_LIMIT, "there are more than %llu of these%s", (unsigned long long)max, raise);
+    if (YIR_BREAKS(IR_TWICE, taken)) return FAIL(p, w.s, E_IR_SYNTAX, "%.*s stands twice", (int)w.n, w.s);
     return 0;
 }
 
@@ -183,7 +188,8 @@ static int parse_in(struct parser *p)
     struct yir_span w;
     yir_type ty;
     if (yir_expect(&p->s, '%') || yir_take_name(&p->s, &w)) return -1;
-    if (all_digits(w)) return FAIL(p, w.s, E_IR_SYNTAX, "an input's name must not be a number");
+    if (YIR_BREAKS(IR_INPUT_DIGITS, all_digits(w)))
+        return FAIL(p, w.s, E_IR_SYNTAX, "an input's name must not be a number");
     if (check_new(p, w, p->f->ninput, MAX_INPUTS, "", yir_kind(find_input(p->f, w)) != YIR_NIL)) return -1;
     if (yir_expect(&p->s, ':') || take_type(p, &ty)) return -1;
     yir_add_input(p->f, keep(p, w), ty);
@@ -217,7 +223,8 @@ static int take_place_of(struct parser *p, struct yir_buf *b)
     if ((b->kind == YIR_BUF_IN && yir_expect(&p->s, '%')) || yir_take_name(&p->s, &w)) return -1;
     if (b->kind == YIR_BUF_IN) {
         yir_ref r = find_input(p->f, w);
-        if (yir_kind(r) == YIR_NIL) return FAIL(p, w.s, E_IR_SYNTAX, "%%%.*s is not defined", (int)w.n, w.s);
+        if (YIR_BREAKS(IR_BUF_INPUT, yir_kind(r) == YIR_NIL))
+            return FAIL(p, w.s, E_IR_SYNTAX, "%%%.*s is not defined", (int)w.n, w.s);
         b->io = yir_index(r);
         return 0;
     }
@@ -234,8 +241,9 @@ static int parse_buf(struct parser *p)
     yir_skip(&p->s);
     const char *at = p->s.p;
     if (yir_take_index(&p->s, 'b', UINT32_MAX, &i)) return -1;
-    if (i != f->nbuf) return FAIL(p, at, E_IR_SYNTAX, "buffers are numbered in order: expected b%u", f->nbuf);
-    if (i == p->limits->max_ir_buffers)
+    if (YIR_BREAKS(IR_BUF_ORDER, i != f->nbuf))
+        return FAIL(p, at, E_IR_SYNTAX, "buffers are numbered in order: expected b%u", f->nbuf);
+    if (YIR_BREAKS(IR_BUFS, i == p->limits->max_ir_buffers))
         return FAIL(p, at, E_LIMIT, "there are more than %llu buffers%s", (unsigned long long)i, YIR_RAISE(max_ir_buffers));
     if (take_place_of(p, &b) || yir_take_field(&p->s, "bytes", MAX_BYTES, &b.bytes)) return -1;
     if (yir_accept_text(&p->s, "at") && (yir_expect(&p->s, '=') || yir_take_uint(&p->s, MAX_BYTES, &b.offset)))
@@ -265,7 +273,8 @@ static int take_knobs(struct parser *p, struct yir_kernel *k)
         struct yir_span w = yir_take(&p->s, yir_is_word_char);
         if (!w.n || yir_expect(&p->s, '=')) return w.n ? -1 : SYNTAX(p, "expected a knob or '{'");
         struct yir_span v = yir_take(&p->s, is_knob_char);
-        if (!v.n || s.len > p->limits->max_name) return SYNTAX(p, "a knob needs a short value");
+        if (YIR_BREAKS(IR_KNOB, !v.n) || YIR_BREAKS(IR_KNOBS_LENGTH, s.len > p->limits->max_name))
+            return SYNTAX(p, "a knob needs a short value");
         if (yir_span_is(w, "family") && !s.len && !k->family[0]) {
             k->family = keep(p, v);
             continue;
@@ -283,11 +292,11 @@ static int parse_kernel(struct parser *p)
     uint64_t i;
     yir_skip(&p->s);
     const char *at = p->s.p;
-    if (p->in_kernel) return SYNTAX(p, "kernels do not nest");
+    if (YIR_BREAKS(IR_KERNEL_NESTED, p->in_kernel)) return SYNTAX(p, "kernels do not nest");
     if (yir_take_index(&p->s, 'k', UINT32_MAX, &i)) return -1;
-    if (i != f->nkernel + UINT64_C(1))
+    if (YIR_BREAKS(IR_KERNEL_ORDER, i != f->nkernel + UINT64_C(1)))
         return FAIL(p, at, E_IR_SYNTAX, "kernels are numbered in order: expected k%u", f->nkernel + 1);
-    if (i > p->limits->max_ir_ops)
+    if (YIR_BREAKS(IR_KERNELS, i > p->limits->max_ir_ops))
         return FAIL(p, at, E_LIMIT, "there are more than %llu kernels%s", (unsigned long long)i - 1, YIR_RAISE(max_ir_ops));
     if (take_knobs(p, &k)) return -1;
     f->kernel = yir_grow(f->arena, f->kernel, &f->cap_kernel, f->nkernel + 1u, sizeof *f->kernel);
@@ -298,7 +307,7 @@ static int parse_kernel(struct parser *p)
 
 static int parse_brace(struct parser *p)
 {
-    if (!p->in_kernel) return SYNTAX(p, "no kernel is open here");
+    if (YIR_BREAKS(IR_KERNEL_OPEN, !p->in_kernel)) return SYNTAX(p, "no kernel is open here");
     p->in_kernel = false;
     return yir_expect(&p->s, '}');
 }
@@ -352,7 +361,8 @@ static int take_attr(struct parser *p, const struct yir_opinfo *info, unsigned *
     int i = 0;
     while (i < info->nattr && !yir_span_is(w, info->attr[i].name)) i++;
     if (i == info->nattr) return unknown_attr(p, info, w);
-    if (*seen & 1u << i) return FAIL(p, w.s, E_IR_OP, "the attribute %s stands twice", info->attr[i].name);
+    if (YIR_BREAKS(IR_ATTR_TWICE, *seen & 1u << i))
+        return FAIL(p, w.s, E_IR_OP, "the attribute %s stands twice", info->attr[i].name);
     *seen |= 1u << i;
     if (yir_expect(&p->s, '=')) return -1;
     for (int k = 0; k < info->attr[i].n; k++)
@@ -388,10 +398,11 @@ struct op_line { /* what an op's line says */
 static int take_operands(struct parser *p, struct op_line *l, const struct yir_opinfo *info)
 {
     do {
-        if (l->nsrc == MAX_SRC) return SYNTAX(p, "%s has at most %d operands", info->name, info->hi);
+        if (YIR_BREAKS(IR_OPERANDS_ROOM, l->nsrc == MAX_SRC))
+            return SYNTAX(p, "%s has at most %d operands", info->name, info->hi);
         if (take_ref(p, &l->src[l->nsrc++])) return -1;
     } while (yir_accept(&p->s, ','));
-    if (l->nsrc >= info->lo && l->nsrc <= info->hi) return 0;
+    if (YIR_HOLDS(IR_OPERANDS, l->nsrc >= info->lo && l->nsrc <= info->hi)) return 0;
     return FAIL(p, l->at, E_IR_OP, "%s with %d operands; %d to %d are possible", info->name, l->nsrc, info->lo,
                 info->hi);
 }
@@ -403,7 +414,7 @@ static int take_strides(struct parser *p, const struct yir_tdesc *d, int64_t *st
         yir_skip(&p->s);
         const char *at = p->s.p;
         if (yir_expect(&p->s, '=') || yir_take_uint(&p->s, MAX_ELEMS, &v)) return -1;
-        if (d->layout == YIR_NHWC && yir_pixel_strides(d, (int64_t)v, stride)) return 0;
+        if (YIR_HOLDS(IR_LD, d->layout == YIR_NHWC && yir_pixel_strides(d, (int64_t)v, stride))) return 0;
         return FAIL(p, at, E_IR_SYNTAX, "ld is the pixel stride of an nhwc value");
     }
     if (!yir_accept_text(&p->s, "s")) return yir_dense_strides(d, stride), 0;
@@ -421,7 +432,8 @@ static int take_place(struct parser *p, struct op_line *l)
     yir_skip(&p->s);
     const char *at = p->s.p;
     if (yir_take_index(&p->s, 'b', UINT32_MAX, &i)) return -1;
-    if (i >= p->f->nbuf) return FAIL(p, at, E_IR_SYNTAX, "b%llu is not defined", (unsigned long long)i);
+    if (YIR_BREAKS(IR_PLACE_BUF, i >= p->f->nbuf))
+        return FAIL(p, at, E_IR_SYNTAX, "b%llu is not defined", (unsigned long long)i);
     l->place.buf = (uint32_t)i + 1;
     if (yir_accept(&p->s, '+') && yir_take_uint(&p->s, MAX_BYTES, &l->place.offset)) return -1;
     return take_strides(p, yir_tdesc(p->f->types, l->type), l->place.stride);
@@ -448,9 +460,9 @@ static int take_op_line(struct parser *p, struct op_line *l)
     yir_skip(&p->s);
     l->at = p->s.p;
     if (yir_take_index(&p->s, '%', UINT32_MAX, &i)) return -1;
-    if (i != p->f->nop)
+    if (YIR_BREAKS(IR_VALUE_ORDER, i != p->f->nop))
         return FAIL(p, l->at, E_IR_SYNTAX, "values are numbered in order: expected %%%u", p->f->nop);
-    if (i > p->limits->max_ir_ops)
+    if (YIR_BREAKS(IR_OPS, i > p->limits->max_ir_ops))
         return FAIL(p, l->at, E_LIMIT, "there are more than %llu ops%s", (unsigned long long)i - 1, YIR_RAISE(max_ir_ops));
     if (yir_expect(&p->s, '=')) return -1;
     struct yir_span w = yir_take(&p->s, yir_is_word_char);
@@ -466,7 +478,8 @@ static int take_op_line(struct parser *p, struct op_line *l)
     yir_skip(&p->s);
     const char *at = p->s.p;
     l->is_inline = !l->is_view && yir_accept_text(&p->s, "inline");
-    if (l->is_inline && !p->in_kernel) return FAIL(p, at, E_IR_SYNTAX, "only an op of a kernel can be inline");
+    if (YIR_BREAKS(IR_INLINE, l->is_inline && !p->in_kernel))
+        return FAIL(p, at, E_IR_SYNTAX, "only an op of a kernel can be inline");
     if (yir_accept_text(&p->s, "->") && take_place(p, l)) return -1;
     return yir_accept(&p->s, '@') ? take_loc(p, l) : 0;
 }
@@ -488,7 +501,7 @@ static int parse_op(struct parser *p)
     yir_ref r = yir_emit(f, l.code, l.src, l.nsrc, l.word);
     if (yir_kind(r) == YIR_NIL) return -1;
     struct yir_op *o = yir_opof(f, r);
-    if (o->type.id != l.type.id) return type_differs(p, &l, o->type);
+    if (YIR_BREAKS(IR_TYPE, o->type.id != l.type.id)) return type_differs(p, &l, o->type);
     if (l.has_loc) o->loc = yir_set_loc(f, l.loc, l.loc_name);
     if (l.is_view) o->flags = YIR_F_VIEW;
     if (p->in_kernel && !l.is_view) o->kernel = f->nkernel;
@@ -510,7 +523,7 @@ static int parse_output(struct parser *p, bool layer)
     struct yir_span w;
     yir_ref r;
     uint32_t i;
-    if (p->in_kernel) return SYNTAX(p, "the kernel is not closed");
+    if (YIR_BREAKS(IR_OUTPUT_INSIDE, p->in_kernel)) return SYNTAX(p, "the kernel is not closed");
     if (yir_take_name(&p->s, &w)) return -1;
     const char *name = keep(p, w);
     if (check_new(p, w, p->f->noutput, p->limits->max_ir_outputs, YIR_RAISE(max_ir_outputs),
@@ -547,11 +560,11 @@ static int parse_lines(struct parser *p)
         p->s.line = p->s.p;
         p->s.lineno++;
         if (parse_line(p)) return -1;
-        if (!yir_at_eol(&p->s)) return SYNTAX(p, "expected the end of the line");
+        if (YIR_BREAKS(IR_LINE_END, !yir_at_eol(&p->s))) return SYNTAX(p, "expected the end of the line");
         const char *nl = memchr(p->s.p, '\n', (size_t)(p->s.end - p->s.p));
         p->s.p = nl ? nl + 1 : p->s.end;
     }
-    if (p->in_kernel) return SYNTAX(p, "the kernel is not closed");
+    if (YIR_BREAKS(IR_KERNEL_END, p->in_kernel)) return SYNTAX(p, "the kernel is not closed");
     return 0;
 }
 
@@ -559,7 +572,7 @@ static int resolve_outputs(struct parser *p)
 {
     for (size_t i = 0; i < p->nawaited; i++) {
         const struct awaited *w = &p->awaited[i];
-        if (output_named(p->f, w->name, &p->f->buf[w->buf].io)) continue;
+        if (YIR_HOLDS(IR_BUF_OUTPUT, output_named(p->f, w->name, &p->f->buf[w->buf].io))) continue;
         return yir_diag(p->f->diags, w->loc, E_IR_SYNTAX, "no output is named %s", w->name);
     }
     return 0;
@@ -571,7 +584,7 @@ struct yir_func *yir_parse(struct yir_arena *a, struct yir_types *t, struct yir_
     struct parser p = {.s = {.diags = d, .p = text, .end = text + len, .line = text}, .limits = yir_limits_of(d)};
     p.s.file = yir_diag_file(d, file, text, len);
     p.f = yir_func_new(a, t, d, "");
-    if (len > p.limits->max_ir) {
+    if (YIR_BREAKS(IR_SIZE, len > p.limits->max_ir)) {
         yir_diag(d, (struct yir_loc){.file = p.s.file}, E_LIMIT, "the text is longer than %llu bytes%s",
                  (unsigned long long)p.limits->max_ir, YIR_RAISE(max_ir));
         return NULL;

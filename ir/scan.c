@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
 #include "ir.h"
 
 struct yir_loc yir_scan_loc(const struct yir_scan *s, const char *at)
@@ -36,7 +37,7 @@ bool yir_accept(struct yir_scan *s, char c)
 
 int yir_expect(struct yir_scan *s, char c)
 {
-    return yir_accept(s, c) ? 0 : YIR_SCAN_SYNTAX(s, "expected '%c'", c);
+    return YIR_HOLDS(IR_EXPECT, yir_accept(s, c)) ? 0 : YIR_SCAN_SYNTAX(s, "expected '%c'", c);
 }
 
 bool yir_is_word_char(char c)
@@ -75,15 +76,16 @@ bool yir_accept_text(struct yir_scan *s, const char *text)
 
 int yir_expect_text(struct yir_scan *s, const char *text)
 {
-    return yir_accept_text(s, text) ? 0 : YIR_SCAN_SYNTAX(s, "expected '%s'", text);
+    return YIR_HOLDS(IR_EXPECT_TEXT, yir_accept_text(s, text)) ? 0 : YIR_SCAN_SYNTAX(s, "expected '%s'", text);
 }
 
 int yir_take_name(struct yir_scan *s, struct yir_span *out)
 {
     *out = yir_take(s, yir_is_name_char);
-    if (!out->n) return YIR_SCAN_SYNTAX(s, "expected a name (letters, digits, '.', '_', '-')");
+    if (YIR_BREAKS(IR_NAME, !out->n))
+        return YIR_SCAN_SYNTAX(s, "expected a name (letters, digits, '.', '_', '-')");
     uint64_t most = yir_limits_of(s->diags)->max_name;
-    if (out->n > most)
+    if (YIR_BREAKS(IR_NAME_LENGTH, out->n > most))
         return YIR_SCAN_FAIL(s, out->s, E_LIMIT, "the name is longer than %llu characters%s", (unsigned long long)most,
                              YIR_RAISE(max_name));
     return 0;
@@ -95,19 +97,21 @@ int yir_take_uint(struct yir_scan *s, uint64_t max, uint64_t *out)
     const char *at = s->p;
     uint64_t v = 0;
     while (s->p < s->end && yir_is_digit(*s->p)) {
-        if (!yir_mul_u64(v, 10, &v) || !yir_add_u64(v, (uint64_t)(*s->p - '0'), &v) || v > max)
+        bool fits = yir_mul_u64(v, 10, &v) && yir_add_u64(v, (uint64_t)(*s->p - '0'), &v) && v <= max;
+        if (YIR_BREAKS(IR_NUMBER_LARGE, !fits))
             return YIR_SCAN_FAIL(s, at, E_IR_SYNTAX, "the number is larger than %llu", (unsigned long long)max);
         s->p++;
     }
     *out = v;
-    return s->p == at ? YIR_SCAN_SYNTAX(s, "expected a number") : 0;
+    return YIR_BREAKS(IR_NUMBER, s->p == at) ? YIR_SCAN_SYNTAX(s, "expected a number") : 0;
 }
 
 int yir_take_index(struct yir_scan *s, char letter, uint64_t max, uint64_t *out)
 {
-    if (!yir_peek(s, letter)) return YIR_SCAN_SYNTAX(s, "expected '%c' and a number", letter);
+    if (YIR_BREAKS(IR_INDEX, !yir_peek(s, letter)))
+        return YIR_SCAN_SYNTAX(s, "expected '%c' and a number", letter);
     s->p++;
-    if (s->p == s->end || !yir_is_digit(*s->p))
+    if (YIR_BREAKS(IR_INDEX_DIGIT, s->p == s->end || !yir_is_digit(*s->p)))
         return YIR_SCAN_SYNTAX(s, "expected a number after '%c'", letter);
     return yir_take_uint(s, max, out);
 }
@@ -158,7 +162,7 @@ int yir_take_float(struct yir_scan *s, float *out)
     const char *first = s->p;
     int ndigit = 0, scale = 0;
     double v = take_digits(s, &ndigit, &scale);
-    if (s->p == first || (s->p == first + 1 && *first == '.'))
+    if (YIR_BREAKS(IR_FLOAT, s->p == first || (s->p == first + 1 && *first == '.')))
         return YIR_SCAN_FAIL(s, at, E_IR_SYNTAX, "expected a number");
     if (s->p < s->end && (*s->p == 'e' || *s->p == 'E')) {
         s->p++;
@@ -168,9 +172,11 @@ int yir_take_float(struct yir_scan *s, float *out)
         if (yir_take_uint(s, 400, &e)) return -1;
         scale += down ? -(int)e : (int)e;
     }
-    if (scale < -400 || scale > 400) return YIR_SCAN_FAIL(s, at, E_IR_SYNTAX, "the number has too many digits");
+    if (YIR_BREAKS(IR_FLOAT_DIGITS, scale < -400 || scale > 400))
+        return YIR_SCAN_FAIL(s, at, E_IR_SYNTAX, "the number has too many digits");
     if (v == 0) scale = 0; /* 0e400 is 0, not 0 * infinity */
     v = scale < 0 ? v / pow(10, -scale) : v * pow(10, scale);
     *out = (float)(minus ? -v : v);
-    return !isfinite(*out) ? YIR_SCAN_FAIL(s, at, E_IR_SYNTAX, "the number is out of a float's range") : 0;
+    if (YIR_HOLDS(IR_FLOAT_RANGE, isfinite(*out))) return 0;
+    return YIR_SCAN_FAIL(s, at, E_IR_SYNTAX, "the number is out of a float's range");
 }

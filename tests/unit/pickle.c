@@ -224,7 +224,7 @@ Test(pickle, broken_code)
         ROW("N", "ends inside"),
         ROW(".", "0 objects"),
         ROW("NN.", "2 objects"),
-        ROW("(N.", "objects"),
+        ROW("(N.", "inside a mark"),
         ROW("K", "ends inside"),
         ROW("J\1\2\3", "ends inside"),
         ROW("X\xff\xff\xff\xff", "string of"),

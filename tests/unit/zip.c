@@ -148,13 +148,13 @@ Test(zip, two_copies_of_a_field_differ)
 {
     static const struct change changes[] = {
         {LOCAL, 2, L_NAME, 1, E_ZIP, "another name"},
-        {LOCAL, 1, L_FLAGS, 2, E_ZIP, "flags or method"},
-        {LOCAL, 1, L_METHOD, 8, E_ZIP, "flags or method"},
+        {LOCAL, 1, L_FLAGS, 2, E_ZIP, "of the two headers differ"},
+        {LOCAL, 1, L_METHOD, 8, E_ZIP, "of the two headers differ"},
         {LOCAL, 1, L_CRC, 1, E_ZIP, "checksums"},
         {LOCAL, 2, L_SIZE, 1, E_ZIP, "sizes of the two headers"},
         {LOCAL, 2, L_PACKED, 1, E_ZIP, "sizes of the two headers"},
         {CENTRAL, 2, C_NAME, 1, E_ZIP, "another name"},
-        {CENTRAL, 2, C_FLAGS + 1, 1, E_ZIP, "flags or method"},
+        {CENTRAL, 2, C_FLAGS + 1, 1, E_ZIP, "of the two headers differ"},
         {CENTRAL, 2, C_CRC, 1, E_ZIP, "followed by"},
         {CENTRAL, 2, C_SIZE, 1, E_ZIP, "two sizes"},
         {DESCRIPTOR, 0, 4, 1, E_ZIP, "followed by"},
