@@ -1,17 +1,40 @@
 #!/usr/bin/env bash
-# Plants the bugs of tests/planted.txt, one at a time, in a copy of the tree: the named unit test must pass without and
-# fail with each of them. Usage: planted.sh SOURCE-DIR
+# Plants bugs, one at a time, in a copy of the tree: the named test must pass without and fail with each of them.
+# Usage: planted.sh SOURCE-DIR [fuzz]; bugs of tests/planted.txt and unit tests, or of tests/fuzz/planted.txt and fuzzers.
 set -euo pipefail
-source_dir=$1
+source_dir=$1 kind=${2:-unit}
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 (cd "$source_dir" && git ls-files -z 2>/dev/null | xargs -0 cp --parents -t "$copy") || { echo "planted: no git tree"; exit 77; }
 cd "$copy"
-cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release --log-level=WARNING >/dev/null
-tests=$(grep -v '^#' tests/planted.txt | awk -F' [|] ' 'NF {print $3}' | sort -u)
+
+list=tests/planted.txt prefix=unit_ options=()
+if [ "$kind" = fuzz ]; then
+    command -v clang >/dev/null || { echo "planted: no clang"; exit 77; }
+    list=tests/fuzz/planted.txt prefix=fz_
+    options=(-DCMAKE_C_COMPILER=clang -DYOLOC_FUZZ=ON -DYOLOC_TESTS=OFF -DFUZZ_SECONDS=60)
+fi
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release --log-level=WARNING "${options[@]}" >/dev/null
+if [ "$kind" = fuzz ]; then # the seeds are those of the sound tree
+    cmake --build build --target fuzz_seeds >/dev/null
+    build/tests/fuzz/fuzz_seeds build/tests/fuzz/seeds
+fi
+
+# passes TEST
+passes() {
+    if [ "$kind" = fuzz ]; then
+        rm -rf "build/tests/fuzz/corpus_$1"
+        mkdir "build/tests/fuzz/corpus_$1"
+        ctest --test-dir build -FS . -R "^fuzz_$1\$" >/dev/null 2>&1
+    else
+        timeout 300 "build/tests/unit_$1" >/dev/null 2>&1
+    fi
+}
+
+tests=$(grep -v '^#' $list | awk -F' [|] ' 'NF {print $3}' | sort -u)
 for t in $tests; do
-    cmake --build build --target "unit_$t" >/dev/null
-    "build/tests/unit_$t" >/dev/null 2>&1 || { echo "planted: unit_$t fails before anything is planted"; exit 1; }
+    cmake --build build --target "$prefix$t" >/dev/null
+    passes "$t" || { echo "planted: $prefix$t fails before anything is planted"; exit 1; }
 done
 missed=0 planted=0
 while IFS='|' read -r file expression test; do
@@ -23,13 +46,13 @@ while IFS='|' read -r file expression test; do
         missed=$((missed + 1))
         continue
     fi
-    cmake --build build --target "unit_$test" >/dev/null
+    cmake --build build --target "$prefix$test" >/dev/null
     planted=$((planted + 1))
-    if timeout 300 "build/tests/unit_$test" >/dev/null 2>&1; then
-        echo "planted: not noticed by unit_$test: $file: $expression"
+    if passes "$test"; then
+        echo "planted: not noticed by $prefix$test: $file: $expression"
         missed=$((missed + 1))
     fi
     cp saved "$file"
-done < <(grep -v '^#' tests/planted.txt)
+done < <(grep -v '^#' $list)
 echo "planted: $planted bugs, $missed not noticed"
 [ "$missed" -eq 0 ] && [ "$planted" -gt 0 ]

@@ -1,8 +1,9 @@
 /* A pickle without a container, and the tree of modules made of it; every storage has the bytes that it declares. */
-#include "fz_weights.h"
-#include "mutate.h"
+#include <stdlib.h>
 
 #include "frontend/ptree.h"
+#include "fz_weights.h"
+#include "mutate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
@@ -17,7 +18,9 @@ static int resolve(struct fe_pickle *p, struct fe_storage *s)
     uint64_t bytes;
     if (!yir_mul_u64((uint64_t)s->numel, s->itemsize, &bytes) || bytes > 1 << 12)
         return FE_PICKLE_BAD(p, E_TENSOR, "a storage of %lld elements", (long long)s->numel);
-    s->data = yir_alloc(p->a, (size_t)bytes);
+    s->data = calloc(1, (size_t)bytes + !bytes); /* a block of its own: reading past it shows */
+    YIR_ASSERT(s->data);
+    yir_arena_defer(p->a, free, (void *)s->data);
     return 0;
 }
 
