@@ -3,21 +3,23 @@
 # RULE rows: files (glob, first match wins) | folders and headers their quoted includes may name.
 # SYSTEM rows: third-party header (regular expression) | folders that may include it.
 set(RULES
-    "frontend/cli/*|frontend/cli/ frontend/yoloc.h runtime/yolort.h"
+    "frontend/cli/*|frontend/cli/ frontend/yoloc.h runtime/yolort.h sign/yolosign.h"
     "frontend/driver*|ir/ frontend/ passes/ codegen/ runtime/module.h runtime/yolort.h"
     "frontend/*|ir/ frontend/"
     "ir/*|ir/"
     "passes/*|ir/ passes/"
     "codegen/*|ir/ codegen/ runtime/module.h"
     "runtime/*|runtime/"
-    "docs/*|yolort.h yoloc.h")
+    "sign/*|sign/"
+    "docs/*|yolort.h yoloc.h yolosign.h")
 set(SYSTEM
     "^llvm|codegen/"
     "^yaml\\.h|frontend/"
     "^sqlite3|codegen/ frontend/"
     "^jansson|frontend/"
     "^(png|jpeglib)|frontend/cli/"
-    "^pthreadpool|runtime/")
+    "^pthreadpool|runtime/"
+    "^sodium|sign/")
 set(FAULTS "")
 
 function(may_include path allowed out)
@@ -76,7 +78,7 @@ function(check_system file line)
 endfunction()
 
 file(GLOB SOURCES RELATIVE ${ROOT} ${ROOT}/ir/*.[ch] ${ROOT}/frontend/*.[ch] ${ROOT}/frontend/cli/*.[ch]
-    ${ROOT}/passes/*.[ch] ${ROOT}/codegen/*.[ch] ${ROOT}/runtime/*.[ch] ${ROOT}/docs/*.[ch])
+    ${ROOT}/passes/*.[ch] ${ROOT}/codegen/*.[ch] ${ROOT}/runtime/*.[ch] ${ROOT}/sign/*.[ch] ${ROOT}/docs/*.[ch])
 list(LENGTH SOURCES count)
 foreach(file IN LISTS SOURCES)
     file(STRINGS ${ROOT}/${file} includes REGEX "^[ \t]*#[ \t]*include")
@@ -89,8 +91,8 @@ foreach(file IN LISTS SOURCES)
     endforeach()
 endforeach()
 
-# Public headers: only the two headers every C compiler has, and short.
-foreach(file runtime/yolort.h frontend/yoloc.h)
+# Public headers: only the two headers that every C compiler has, and short.
+foreach(file runtime/yolort.h frontend/yoloc.h sign/yolosign.h)
     file(STRINGS ${ROOT}/${file} includes REGEX "^[ \t]*#[ \t]*include")
     list(FILTER includes EXCLUDE REGEX "<(stddef|stdint)\\.h>")
     if(includes)
@@ -106,7 +108,7 @@ endforeach()
 
 # Nothing that is shipped knows a machine's folders.
 file(GLOB_RECURSE SHIPPED RELATIVE ${ROOT} ${ROOT}/ir/* ${ROOT}/frontend/* ${ROOT}/passes/* ${ROOT}/codegen/*
-    ${ROOT}/runtime/* ${ROOT}/docs/* ${ROOT}/man/* ${ROOT}/tools/* ${ROOT}/cmake/*.in ${ROOT}/models/*.yaml)
+    ${ROOT}/runtime/* ${ROOT}/sign/* ${ROOT}/docs/* ${ROOT}/man/* ${ROOT}/tools/* ${ROOT}/cmake/*.in ${ROOT}/models/*.yaml)
 list(APPEND SHIPPED CMakeLists.txt README.md CONTRIBUTING.md SECURITY.md)
 foreach(file IN LISTS SHIPPED)
     if(EXISTS ${ROOT}/${file})

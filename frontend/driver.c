@@ -21,6 +21,31 @@ static const char *keep(yoloc *c, const char *s)
     return s ? yir_strdup(c->arena, s) : NULL;
 }
 
+/* false after telling what is wrong with the options' limits. */
+static bool set_limits(yoloc *c)
+{
+    char why[256], text[320];
+    yir_limits_init(&c->limits);
+    c->limits.allow_bad_crc = c->opts.allow_bad_crc != 0;
+    if (!c->opts.limits || !yir_limits_parse(&c->limits, c->opts.limits, why, sizeof why)) return true;
+    snprintf(text, sizeof text, "error: %s [E%03u]", why, yir_diag_number(E_USAGE));
+    const yoloc_diag d = {2, yir_diag_number(E_USAGE), text};
+    if (c->opts.diag) c->opts.diag(c->opts.user, &d);
+    return false;
+}
+
+yoloc_status yoloc_limit(const char *limits, const char *name, uint64_t *value, char *error, size_t error_size)
+{
+    struct yir_limits l;
+    char why[256];
+    if (!name || !value) return YOLOC_USAGE;
+    yir_limits_init(&l);
+    const char *wrong = limits ? yir_limits_parse(&l, limits, why, sizeof why) : NULL;
+    if (!wrong && yir_limits_get(&l, name, value)) return YOLOC_OK;
+    if (error && error_size) snprintf(error, error_size, "%s", wrong ? wrong : "there is no such limit");
+    return YOLOC_USAGE;
+}
+
 /* Memory for the handle itself ran out while it was being made. */
 static void open_oom(void *user)
 {
@@ -49,6 +74,11 @@ yoloc_status yoloc_open(yoloc **out, const yoloc_opts *o)
     c->opts.skip_passes = keep(c, c->opts.skip_passes);
     c->opts.dump_after = keep(c, c->opts.dump_after);
     c->opts.keep_dir = keep(c, c->opts.keep_dir);
+    c->opts.limits = keep(c, c->opts.limits);
+    if (!set_limits(c)) {
+        yoloc_close(c);
+        return YOLOC_USAGE;
+    }
     *out = c;
     return YOLOC_OK;
 }
@@ -112,6 +142,7 @@ yoloc_status call_run(yoloc *c, int (*body)(struct call *, void *arg), void *arg
     } else {
         k.types = yir_types_new(k.arena);
         k.diags = yir_diags_new(k.arena, tell, &k);
+        yir_diags_set_limits(k.diags, &c->limits);
         int result = body(&k, arg);
         s = status_of(&k, result);
     }
@@ -151,11 +182,8 @@ static bool has_suffix(const char *s, const char *suffix)
 
 static int open_weights(struct call *k, struct source *s, const char *path)
 {
-    struct fe_weights_limits limits;
-    fe_weights_limits_init(&limits);
-    limits.allow_bad_crc = k->o->allow_bad_crc != 0;
     call_progress(k, "weights", 0, 1);
-    s->w = fe_weights_open(k->arena, k->diags, path, &limits);
+    s->w = fe_weights_open(k->arena, k->diags, path, NULL);
     return s->w ? 0 : -1;
 }
 

@@ -8,10 +8,12 @@
 #include "codegen/modread.h"
 #include "frontend/model.h"
 #include "frontend/yoloc.h"
+#include "ir/limits.h"
 #include "passes/pass.h"
 
 struct yoloc {
     yoloc_opts opts;  /* strings are in arena */
+    struct yir_limits limits;
     struct yir_arena *arena;
 };
 

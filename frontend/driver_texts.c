@@ -48,7 +48,7 @@ static const struct {
     const char *name;
     void (*list)(struct yir_str *);
 } lists[] = {{"ops", list_ops}, {"modules", fe_modules_list}, {"passes", list_passes}, {"families", list_families},
-             {"targets", cg_targets_list}};
+             {"targets", cg_targets_list}, {"limits", yir_limits_list}};
 
 static int list_body(struct call *k, void *p)
 {
@@ -123,11 +123,8 @@ static void weights_listing(struct yir_str *s, const struct fe_weights *w)
 static int weights_body(struct call *k, void *p)
 {
     struct text_arg *a = p;
-    struct fe_weights_limits limits;
     struct yir_str s = {.arena = k->arena};
-    fe_weights_limits_init(&limits);
-    limits.allow_bad_crc = k->o->allow_bad_crc != 0;
-    const struct fe_weights *w = fe_weights_open(k->arena, k->diags, a->file, &limits);
+    const struct fe_weights *w = fe_weights_open(k->arena, k->diags, a->file, NULL);
     if (!w) return -1;
     if (a->flag) {
         if (fe_weights_json(&s, w)) return yir_diag(k->diags, (struct yir_loc){0}, E_MEMORY, "no memory for JSON");

@@ -59,12 +59,17 @@ typedef struct yoloc_opts {
     void (*dump)(void *user, const char *what, const char *text); /* dumps and timings; may be NULL */
     void (*progress)(void *user, const char *what, int done, int total); /* may be NULL */
     void *user;
+    const char *limits;      /* "yaml-depth=64,tensors=200000": other limits of what inputs may have; NULL: the defaults */
 } yoloc_opts;
 
 YOLOC_API uint32_t yoloc_version(void);
 YOLOC_API void yoloc_opts_init(yoloc_opts *o, size_t size);
 YOLOC_API yoloc_status yoloc_open(yoloc **out, const yoloc_opts *o);
 YOLOC_API void yoloc_close(yoloc *c); /* NULL is allowed */
+
+/* What a limit is under a text as yoloc_opts.limits has it (NULL: the defaults). USAGE when there is no such limit, or the
+ * text is wrong; `error` (may be NULL) then gets one line. */
+YOLOC_API yoloc_status yoloc_limit(const char *limits, const char *name, uint64_t *value, char *error, size_t error_size);
 
 typedef struct yoloc_result {
     void *bytes;  /* a module or text (then NUL-terminated, size without it) */
@@ -103,7 +108,7 @@ typedef struct yoloc_verify_opts {
 YOLOC_API yoloc_status yoloc_verify(yoloc *c, const void *module, size_t size, const yoloc_verify_opts *o,
                                     yoloc_result *text);
 
-/* Lists, as text: "ops", "modules", "passes", "targets". explain: NULL when the number is unknown; static. */
+/* Lists, as text: "ops", "modules", "passes", "families", "targets", "limits". explain: NULL when the number is unknown; static. */
 YOLOC_API yoloc_status yoloc_list_text(yoloc *c, const char *what, yoloc_result *text);
 YOLOC_API const char *yoloc_explain(unsigned number);
 

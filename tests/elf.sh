@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the built files need and show: elf.sh LIBYOLORT LIBYOLOC YOLOC
-libyolort=$1 libyoloc=$2 yoloc=$3
+# What the built files need and show: elf.sh LIBYOLORT LIBYOLOC YOLOC LIBYOLOSIGN
+libyolort=$1 libyoloc=$2 yoloc=$3 libyolosign=$4
 bad=0
 
 needed() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
@@ -21,10 +21,12 @@ shows() {
     bad=1
 }
 
-refuse "$libyolort" 'LLVM|yaml|jansson|sqlite|png|jpeg|nvrtc|cuda|stdc\+\+'
-refuse "$libyoloc" 'LLVM|png|jpeg|nvrtc|cuda'
+refuse "$libyolort" 'LLVM|yaml|jansson|sqlite|png|jpeg|sodium|nvrtc|cuda|stdc\+\+'
+refuse "$libyoloc" 'LLVM|png|jpeg|sodium|nvrtc|cuda'
+refuse "$libyolosign" 'yolo'
 refuse "$yoloc" 'LLVM|nvrtc|cuda'
 shows "$libyolort" 'yolort_'
 shows "$libyoloc" 'yoloc_'
+shows "$libyolosign" 'yolosign_'
 readelf -l -W "$yoloc" | grep -q 'GNU_STACK.*RWE' && echo "yoloc has an executable stack" && bad=1
 exit $bad

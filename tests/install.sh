@@ -5,7 +5,7 @@ build=$1 cc=$2 ppm=$3
 work=$YOLOC_TEST_SCRATCH prefix=$YOLOC_TEST_SCRATCH/prefix
 cmake --install "$build" --prefix "$prefix" >"$work/log" || { cat "$work/log"; exit 1; }
 
-for f in bin/yoloc include/yolort.h include/yoloc.h share/man/man1/yoloc.1 share/yoloc/models/yolov8.yaml \
+for f in bin/yoloc include/yolort.h include/yoloc.h include/yolosign.h share/man/man1/yoloc.1 share/yoloc/models/yolov8.yaml \
          share/yoloc/models/demo/NOTICE share/yoloc/models/demo/yolox_nano.safetensors; do
     [ -f "$prefix/$f" ] || { echo "not installed: $f"; exit 1; }
 done
@@ -31,8 +31,22 @@ printf '#include <yoloc.h>\nint main(void) { return yoloc_version() == 0; }\n' >
 "$cc" -std=c11 "$work/v.c" -o "$work/v" $(pkg-config --cflags --libs yoloc)
 LD_LIBRARY_PATH=$lib "$work/v"
 
+# signed NAME COMPILER-WORDS...: builds the other example; it loads what was signed, by that key alone.
+signed() {
+    local name=$1
+    shift
+    "$cc" -std=c11 docs/example_signed.c -o "$work/$name" "$@"
+    LD_LIBRARY_PATH=$lib "$work/$name" "$work/m.yoloc" "$work/k.pub"
+    ! LD_LIBRARY_PATH=$lib "$work/$name" "$work/m.yoloc" "$work/other.pub"
+}
+"$prefix/bin/yoloc" sign --new-key "$work/k"
+"$prefix/bin/yoloc" sign --new-key "$work/other"
+"$prefix/bin/yoloc" sign "$work/m.yoloc" --key "$work/k.key"
+signed signed $(pkg-config --cflags --libs yolort yolosign)
+
 # Static: the same words with --static, where only the archives are left.
 rm "$lib"/lib*.so*
 try static $(pkg-config --cflags --static --libs yolort)
 "$cc" -std=c11 "$work/v.c" -o "$work/v" $(pkg-config --cflags --static --libs yoloc)
 "$work/v"
+signed signed-static $(pkg-config --cflags --static --libs yolort yolosign)

@@ -116,6 +116,14 @@ static int parse_text(const struct cli_option *o, const char *s, void *to)
     return *s ? 0 : -1;
 }
 
+static int parse_texts(const struct cli_option *o, const char *s, void *to)
+{
+    struct cli_texts *t = to;
+    if (t->n == CLI_MAX_TEXTS)
+        return -1;
+    return parse_text(o, s, &t->at[t->n++]);
+}
+
 static int parse_flag(const struct cli_option *o, const char *s, void *to)
 {
     (void)o;
@@ -134,6 +142,7 @@ static const struct kind {
     [CLI_REAL] = {parse_real, "a number", 1},
     [CLI_TEXT] = {parse_text, "a value that is not empty", 0},
     [CLI_SIZE] = {parse_size, "a size N or H,W", 1},
+    [CLI_TEXTS] = {parse_texts, "a value that is not empty, 16 times at most", 0},
 };
 
 static int store(const struct parse *p, const struct cli_option *o, const char *value)
@@ -156,6 +165,8 @@ static int check_repeat(const struct parse *p, int row)
     for (size_t i = 0; i < p->c->noption; i++) {
         const struct cli_option *other = &p->c->options[i];
         if (!(p->out->given >> i & 1))
+            continue;
+        if ((int)i == row && o->value == CLI_TEXTS)
             continue;
         if ((int)i == row)
             return cli_fail(p->e, CLI_USAGE, "%s: --%s is given twice", p->c->name, o->name);

@@ -16,11 +16,19 @@ enum cli_value {
     CLI_INT,    /* int */
     CLI_REAL,   /* double */
     CLI_TEXT,   /* const char * into argv */
-    CLI_SIZE    /* struct cli_size: N, or H,W */
+    CLI_SIZE,   /* struct cli_size: N, or H,W */
+    CLI_TEXTS   /* struct cli_texts: the option may be repeated */
 };
 
 struct cli_size {
     int height, width;
+};
+
+#define CLI_MAX_TEXTS 16
+
+struct cli_texts {
+    int n;
+    const char *at[CLI_MAX_TEXTS]; /* into argv */
 };
 
 struct cli_option {

@@ -18,6 +18,8 @@ struct options {
     int batch, runs, warmup, json;
     double seconds;
     const char *image;
+    struct cli_trust trust;
+    struct cli_texts limit;
 };
 #define AT(field) offsetof(struct options, field)
 
@@ -34,11 +36,15 @@ static const struct cli_option rows[] = {
     {.name = "image", .value = CLI_TEXT, .at = AT(image), .metavar = "FILE",
      .help = "the picture to run on; else a made one"},
     {.name = "json", .value = CLI_FLAG, .at = AT(json), .help = "as JSON"},
+    CLI_ROWS_TRUST(options),
+    CLI_ROW_LIMIT(options, limit),
 };
 
 struct bench {
     const struct options *o;
     const char *path;
+    struct cli_limits limits;
+    struct cli_modfile file;
     yolort_module *module;
     const yolort_info *info;
     yolort_context *context;
@@ -82,7 +88,7 @@ static int letterbox(struct bench *b, const char *path, uint8_t *picture, size_t
 {
     struct cli_image im;
     yolort_placement p;
-    if (cli_image_load(&im, path, b->e) != 0)
+    if (cli_image_load_within(&im, path, &b->limits, b->e) != 0)
         return -1;
     yolort_image source = {im.rgb, im.width, im.height, 0};
     yolort_letterbox_mode mode = b->info->letterbox == YOLORT_TOPLEFT ? YOLORT_TOPLEFT : YOLORT_SQUARE;
@@ -135,7 +141,9 @@ static int open_bench(struct bench *b)
     yolort_context_opts opts;
     cli_device_opts(&opts, &b->o->device);
     b->threads = opts.threads = opts.threads ? opts.threads : cli_host_threads();
-    if (cli_module_load(&b->module, b->path, b->e) != 0)
+    if (cli_limits_read(&b->limits, &b->o->limit, b->e) != 0 ||
+        cli_modfile_read(&b->file, b->path, &b->o->trust, &b->limits, b->e) != 0 ||
+        cli_modfile_load(&b->module, &b->file, b->path, &b->limits, b->e) != 0)
         return -1;
     b->info = yolort_module_info(b->module);
     if (b->o->batch > b->info->max_batch)
@@ -157,6 +165,7 @@ static void close_bench(struct bench *b)
     for (size_t i = 0; b->buffers && i < yolort_io_count(b->module); i++)
         free(b->buffers[i]);
     yolort_module_free(b->module);
+    cli_modfile_free(&b->file);
     free(b->buffers);
     free(b->layers);
     free(b->ms);

@@ -3,6 +3,7 @@
 #include "compiler.h"
 #include "fileio.h"
 #include "interrupt.h"
+#include "modfile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 struct options {
     struct cli_build build;
     const char *output;
+    struct cli_trust trust;
 };
 
 static const struct cli_option rows[] = {
@@ -38,6 +40,8 @@ static const struct cli_option rows[] = {
     {.name = "keep-kernels", .value = CLI_TEXT, .at = CLI_BUILD_AT(options, keep), .metavar = "DIR",
      .help = "write each kernel as program, LLVM IR and object here"},
     CLI_ROWS_PASSES(options),
+    CLI_ROWS_TRUST(options),
+    CLI_ROW_LIMIT(options, build.limit),
 };
 
 /* File name without folder and ending. */
@@ -60,31 +64,39 @@ static int is_module(const char *path)
     return yes;
 }
 
-static int recompile(struct cli_compiler *c, const struct options *o, const char *path, yoloc_result *out,
-                     struct cli_error *e)
+static int recompile(struct cli_compiler *c, const struct options *o, const char *path,
+                     const struct cli_limits *limits, yoloc_result *out, struct cli_error *e)
 {
-    uint8_t *bytes;
-    size_t size;
+    struct cli_modfile f;
     if (o->build.weights || o->build.scale || o->build.nc || o->build.layers)
         return cli_fail(e, CLI_USAGE,
                         "compile: %s is a module: its model and weights are fixed, so --weights, "
                         "--scale, --nc and --layers have no meaning",
                         path);
-    if (cli_file_read(path, CLI_MAX_MODULE_FILE, &bytes, &size, e) != 0)
+    if (cli_modfile_read(&f, path, &o->trust, limits, e) != 0)
         return -1;
-    int rc = cli_compiler_check(c, yoloc_recompile(c->handle, bytes, size, out), e);
-    free(bytes);
+    int rc = cli_compiler_check(c, yoloc_recompile(c->handle, f.bytes, f.size, out), e);
+    cli_modfile_free(&f);
     return rc;
 }
 
+/* A description and weights carry no signature: the environment's wish for one is then about nothing. */
+static int front(struct cli_compiler *c, const struct options *o, const char *model, const struct cli_limits *limits,
+                 yoloc_result *out, struct cli_error *e)
+{
+    if (is_module(model))
+        return recompile(c, o, model, limits, out, e);
+    if (o->trust.key || o->trust.signature)
+        return cli_fail(e, CLI_USAGE, "compile: %s is no module, and only modules have signatures", model);
+    return cli_compiler_check(c, yoloc_compile(c->handle, model, o->build.weights, out), e);
+}
+
 static int build(struct cli_compiler *c, const struct options *o, const char *model, const char *output,
-                 struct cli_error *e)
+                 const struct cli_limits *limits, struct cli_error *e)
 {
     yoloc_result module = {NULL, 0};
     double start = cli_seconds();
-    int rc = is_module(model)
-                 ? recompile(c, o, model, &module, e)
-                 : cli_compiler_check(c, yoloc_compile(c->handle, model, o->build.weights, &module), e);
+    int rc = front(c, o, model, limits, &module, e);
     if (rc == 0) {
         cli_interrupt_hold();
         rc = cli_compiler_check(c, yoloc_write_file(c->handle, output, module.bytes, module.size), e);
@@ -99,7 +111,12 @@ static int build(struct cli_compiler *c, const struct options *o, const char *mo
 static int run(const void *options, const struct cli_args *args, struct cli_error *e)
 {
     const struct options *o = options;
+    struct cli_build with = o->build;
     struct cli_compiler c;
+    struct cli_limits limits;
+    with.limits = &limits;
+    if (cli_limits_read(&limits, &o->build.limit, e) != 0)
+        return -1;
     char *output = o->output ? strdup(o->output) : default_output(args->rest[0]);
     if (!output)
         return cli_fail(e, CLI_MEMORY, "out of memory");
@@ -107,9 +124,9 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     if (cli_same_file(output, args->rest[0]))
         rc = cli_fail(e, CLI_USAGE, "compile: %s would be overwritten; give another -o", output);
     if (rc == 0)
-        rc = cli_compiler_open(&c, &o->build, e);
+        rc = cli_compiler_open(&c, &with, e);
     if (rc == 0) {
-        rc = build(&c, o, args->rest[0], output, e);
+        rc = build(&c, o, args->rest[0], output, &limits, e);
         cli_compiler_close(&c);
     }
     free(output);

@@ -18,6 +18,8 @@ struct options {
     struct cli_device device;
     const char *classes, *save, *dump;
     struct cli_size size;
+    struct cli_trust trust;
+    struct cli_texts limit;
 };
 #define AT(field) offsetof(struct options, field)
 
@@ -45,11 +47,14 @@ static const struct cli_option rows[] = {
      .help = "YOLO lines: class cx cy w h score, relative to the picture"},
     {.name = "coco", .value = CLI_FLAG, .group = 1, .at = AT(coco), .help = "COCO results as JSON"},
     CLI_ROWS_DEVICE(options),
+    CLI_ROWS_TRUST(options),
+    CLI_ROW_LIMIT(options, limit),
 };
 
 struct job {
     const struct options *o;
     const struct cli_format *format;
+    struct cli_limits limits;
     struct cli_sources sources;
     struct cli_shapes shapes;
     struct cli_savedir save, labels, dump; /* path NULL: not wanted */
@@ -108,17 +113,24 @@ static int set_size(struct job *j, const yolort_info *info)
 static int open_module(struct job *j, const struct cli_args *args)
 {
     const char *path = args->rest[0];
+    struct cli_modfile file;
     yolort_module *m;
     yolort_context_opts opts;
     cli_device_opts(&opts, &j->o->device);
-    if (cli_module_load(&m, path, j->e) != 0)
+    if (cli_limits_read(&j->limits, &j->o->limit, j->e) != 0 ||
+        cli_modfile_read(&file, path, &j->o->trust, &j->limits, j->e) != 0)
         return -1;
+    if (cli_modfile_load(&m, &file, path, &j->limits, j->e) != 0) {
+        cli_modfile_free(&file);
+        return -1;
+    }
     const yolort_info *info = yolort_module_info(m);
     if (set_nms(j, args, info) != 0 || set_size(j, info) != 0) {
         yolort_module_free(m);
+        cli_modfile_free(&file);
         return -1;
     }
-    return cli_shapes_open(&j->shapes, m, path, &opts, (size_t)j->nms.max_det, j->e);
+    return cli_shapes_open(&j->shapes, m, &file, path, &j->limits, &opts, (size_t)j->nms.max_det, j->e);
 }
 
 static int open_folders(struct job *j)
@@ -192,7 +204,7 @@ static int detect_in(struct job *j, const struct cli_source *s, struct cli_image
 static int detect_source(struct job *j, const struct cli_source *s)
 {
     struct cli_image im;
-    if (cli_image_load(&im, s->path, j->e) != 0) {
+    if (cli_image_load_within(&im, s->path, &j->limits, j->e) != 0) {
         cli_progress_clear(&j->progress);
         cli_error_print(j->e);
         j->worst = j->e->exit_code > j->worst ? j->e->exit_code : j->worst;

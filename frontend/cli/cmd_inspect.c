@@ -2,7 +2,7 @@
 #include "commands.h"
 #include "compiler.h"
 #include "engine.h"
-#include "fileio.h"
+#include "modfile.h"
 #include "text.h"
 
 #include <stdlib.h>
@@ -10,6 +10,8 @@
 
 struct options {
     int kernels, memory, ir, program, code, json;
+    struct cli_trust trust;
+    struct cli_texts limit;
 };
 #define AT(field) offsetof(struct options, field)
 
@@ -23,6 +25,14 @@ static const struct cli_option rows[] = {
     {.name = "code", .value = CLI_FLAG, .group = 1, .at = AT(code), .help = "LLVM IR of the kernels"},
     {.name = "json", .value = CLI_FLAG, .group = 1, .at = AT(json),
      .help = "metadata, inputs, outputs and steps as JSON"},
+    CLI_ROWS_TRUST(options),
+    CLI_ROW_LIMIT(options, limit),
+};
+
+struct subject {
+    const char *path;
+    struct cli_limits limits;
+    struct cli_modfile file;
 };
 
 /* --- json --- */
@@ -95,11 +105,11 @@ static int add_steps(struct cli_text *t, yolort_module *m, const char *path, str
     return 0;
 }
 
-static int print_json(const char *path, struct cli_error *e)
+static int print_json(const struct subject *s, struct cli_error *e)
 {
     yolort_module *m;
     struct cli_text t = {0};
-    if (cli_module_load(&m, path, e) != 0)
+    if (cli_modfile_load(&m, &s->file, s->path, &s->limits, e) != 0)
         return -1;
     add_info(&t, yolort_module_info(m));
     cli_text_add(&t, "],\"io\":[");
@@ -108,7 +118,7 @@ static int print_json(const char *path, struct cli_error *e)
         add_io(&t, yolort_io_at(m, i));
     }
     cli_text_add(&t, "],\"steps\":[");
-    int rc = add_steps(&t, m, path, e);
+    int rc = add_steps(&t, m, s->path, e);
     cli_text_add(&t, "]}\n");
     if (rc == 0)
         rc = cli_text_flush(&t, stdout, e);
@@ -119,21 +129,15 @@ static int print_json(const char *path, struct cli_error *e)
 
 /* --- text --- */
 
-static int print_text(const char *path, const char *what, struct cli_error *e)
+static int print_text(const struct subject *s, const char *what, struct cli_error *e)
 {
     struct cli_compiler c;
-    uint8_t *bytes;
-    size_t size;
     yoloc_result text = {NULL, 0};
-    if (cli_file_read(path, CLI_MAX_MODULE_FILE, &bytes, &size, e) != 0)
+    if (cli_compiler_open(&c, &(struct cli_build){.pass_limit = -1, .limits = &s->limits}, e) != 0)
         return -1;
-    int rc = cli_compiler_open(&c, NULL, e);
-    if (rc == 0) {
-        rc = cli_compiler_check(&c, yoloc_inspect_text(c.handle, bytes, size, what, &text), e);
-        cli_print_result(&text);
-        cli_compiler_close(&c);
-    }
-    free(bytes);
+    int rc = cli_compiler_check(&c, yoloc_inspect_text(c.handle, s->file.bytes, s->file.size, what, &text), e);
+    cli_print_result(&text);
+    cli_compiler_close(&c);
     return rc;
 }
 
@@ -148,7 +152,13 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     const char *what = "summary";
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
         what = choices[i].on ? choices[i].what : what;
-    return o->json ? print_json(args->rest[0], e) : print_text(args->rest[0], what, e);
+    struct subject s = {.path = args->rest[0]};
+    if (cli_limits_read(&s.limits, &o->limit, e) != 0 ||
+        cli_modfile_read(&s.file, s.path, &o->trust, &s.limits, e) != 0)
+        return -1;
+    int rc = o->json ? print_json(&s, e) : print_text(&s, what, e);
+    cli_modfile_free(&s.file);
+    return rc;
 }
 
 const struct cli_command cli_command_inspect = {

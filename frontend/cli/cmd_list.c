@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* In the order of the rows. */
-static const char *const lists[] = {"ops", "modules", "passes", "families", "targets"};
+static const char *const lists[] = {"ops", "modules", "passes", "families", "targets", "limits"};
 
 struct options {
     const char *explain;
@@ -31,6 +31,8 @@ static const struct cli_option rows[] = {
      .help = "fast kernel families"},
     {.name = "list-targets", .value = CLI_FLAG, .group = 1, .at = AT(lists[4]),
      .help = "what can be compiled for"},
+    {.name = "list-limits", .value = CLI_FLAG, .group = 1, .at = AT(lists[5]),
+     .help = "limits of what inputs may have, for --limit NAME=N"},
 };
 
 static int list(const char *what, struct cli_error *e)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define MAX_TEXT ((size_t)64 << 20)
+#define MOST_TEXT ((size_t)1 << 30) /* read at all; what is refused before is the library's to say */
 
 struct options {
     struct cli_build build;
@@ -26,6 +26,7 @@ static const struct cli_option rows[] = {
     CLI_ROWS_MODEL(options),
     CLI_ROWS_SIZE(options),
     CLI_ROWS_PASSES(options),
+    CLI_ROW_LIMIT(options, build.limit),
 };
 
 static int is_model(const char *path)
@@ -70,7 +71,7 @@ static int from_text(struct cli_compiler *c, const struct options *o, const char
     uint8_t *text;
     size_t n;
     int standard = strcmp(path, "-") == 0;
-    if (cli_file_read(standard ? "/dev/stdin" : path, MAX_TEXT, &text, &n, e) != 0)
+    if (cli_file_read(standard ? "/dev/stdin" : path, MOST_TEXT, &text, &n, e) != 0)
         return -1;
     int rc = run_passes(c, o, standard ? "stdin" : path, (const char *)text, n, e);
     free(text);

@@ -10,6 +10,8 @@
 struct options {
     const char *in, *out;
     struct cli_device device;
+    struct cli_trust trust;
+    struct cli_texts limit;
 };
 #define AT(field) offsetof(struct options, field)
 
@@ -20,10 +22,14 @@ static const struct cli_option rows[] = {
     {.name = "out", .letter = 'o', .value = CLI_TEXT, .at = AT(out), .metavar = "FILE",
      .help = "safetensors to write, one tensor an output"},
     CLI_ROWS_DEVICE(options),
+    CLI_ROWS_TRUST(options),
+    CLI_ROW_LIMIT(options, limit),
 };
 
 struct job {
     const char *path;
+    struct cli_limits limits;
+    struct cli_modfile file;
     yolort_module *module;
     yolort_context *context;
     int batch;
@@ -145,13 +151,15 @@ static void release(struct job *j)
     free(j->outputs);
     yolort_context_free(j->context);
     yolort_module_free(j->module);
+    cli_modfile_free(&j->file);
 }
 
 static int open_module(struct job *j, const struct options *o)
 {
     yolort_context_opts opts;
     cli_device_opts(&opts, &o->device);
-    if (cli_module_load(&j->module, j->path, j->e) != 0)
+    if (cli_modfile_read(&j->file, j->path, &o->trust, &j->limits, j->e) != 0 ||
+        cli_modfile_load(&j->module, &j->file, j->path, &j->limits, j->e) != 0)
         return -1;
     return cli_runtime_check(yolort_context_new(&j->context, j->module, &opts), j->path, NULL, j->e);
 }
@@ -178,7 +186,9 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     struct cli_compiler c;
     if (!o->in || !o->out)
         return cli_fail(e, CLI_USAGE, "run: --in and --out are needed");
-    if (cli_compiler_open(&c, NULL, e) != 0)
+    if (cli_limits_read(&j.limits, &o->limit, e) != 0)
+        return -1;
+    if (cli_compiler_open(&c, &(struct cli_build){.pass_limit = -1, .limits = &j.limits}, e) != 0)
         return -1;
     int rc = open_module(&j, o);
     if (rc == 0)

@@ -1,15 +1,14 @@
 /* yoloc verify: each kernel of a module against the evaluator. */
 #include "commands.h"
 #include "compiler.h"
-#include "fileio.h"
-
-#include <stdlib.h>
+#include "modfile.h"
 
 struct options {
     struct cli_build build;
     struct cli_size size;
     int seed, samples;
     double bound;
+    struct cli_trust trust;
 };
 #define AT(field) offsetof(struct options, field)
 
@@ -26,20 +25,22 @@ static const struct cli_option rows[] = {
      .help = "generic code only, no fast kernel families"},
     {.name = "checked", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, checked),
      .help = "the code checks the bounds of every access"},
+    CLI_ROWS_TRUST(options),
+    CLI_ROW_LIMIT(options, build.limit),
 };
 
-static int verify(struct cli_compiler *c, const struct options *o, const char *path, struct cli_error *e)
+static int verify(struct cli_compiler *c, const struct options *o, const char *path, const struct cli_limits *limits,
+                  struct cli_error *e)
 {
-    uint8_t *bytes;
-    size_t size;
+    struct cli_modfile f;
     yoloc_result text = {NULL, 0};
     yoloc_verify_opts v = {.size = sizeof v, .height = o->size.height, .width = o->size.width,
                            .seed = (uint32_t)o->seed, .samples = o->samples, .bound = o->bound};
-    if (cli_file_read(path, CLI_MAX_MODULE_FILE, &bytes, &size, e) != 0)
+    if (cli_modfile_read(&f, path, &o->trust, limits, e) != 0)
         return -1;
-    int rc = cli_compiler_check(c, yoloc_verify(c->handle, bytes, size, &v, &text), e);
+    int rc = cli_compiler_check(c, yoloc_verify(c->handle, f.bytes, f.size, &v, &text), e);
     cli_print_result(&text);
-    free(bytes);
+    cli_modfile_free(&f);
     return rc;
 }
 
@@ -48,10 +49,14 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     const struct options *o = options;
     struct cli_build build = o->build;
     struct cli_compiler c;
+    struct cli_limits limits;
+    if (cli_limits_read(&limits, &build.limit, e) != 0)
+        return -1;
+    build.limits = &limits;
     build.pass_limit = -1;
     if (cli_compiler_open(&c, &build, e) != 0)
         return -1;
-    int rc = verify(&c, o, args->rest[0], e);
+    int rc = verify(&c, o, args->rest[0], &limits, e);
     cli_compiler_close(&c);
     return rc;
 }

@@ -53,11 +53,16 @@ static void apply(yoloc_opts *o, const struct cli_build *b)
 int cli_compiler_open(struct cli_compiler *c, const struct cli_build *build, struct cli_error *e)
 {
     yoloc_opts o;
+    struct cli_limits limits;
     *c = (struct cli_compiler){.handle = NULL};
     cli_progress_begin(&c->progress);
     yoloc_opts_init(&o, sizeof o);
-    if (build)
+    if (build && !build->limits && cli_limits_read(&limits, &build->limit, e) != 0)
+        return -1;
+    if (build) {
         apply(&o, build);
+        o.limits = build->limits ? build->limits->text : limits.text;
+    }
     o.diag = on_diag;
     o.dump = on_dump;
     o.progress = on_progress;

@@ -5,6 +5,7 @@
 
 #include "args.h"
 #include "frontend/yoloc.h"
+#include "limits.h"
 #include "progress.h"
 
 struct cli_compiler {
@@ -20,10 +21,11 @@ struct cli_build {
     struct cli_size size;
     int nc, batch, layers, no_fast, checked, no_fuse, no_reuse, strip, allow_bad_crc;
     int verify_each, pass_limit, time_passes;
+    struct cli_texts limit;             /* as given */
+    const struct cli_limits *limits;    /* read already, or NULL: `limit` is what counts */
 };
 
 #define CLI_MAX_IMGSZ 16384
-#define CLI_MAX_MODULE_FILE ((size_t)8 << 30)
 
 /* Rows for an options struct S with a member `build`. */
 /* clang-format off */

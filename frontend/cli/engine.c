@@ -36,28 +36,6 @@ int cli_runtime_check(yolort_status s, const char *what, const char *text, struc
     return -1;
 }
 
-/* The kind of a file by its first bytes; only for the text of an error. */
-static const char *kind_of(const char *path)
-{
-    uint8_t head[512];
-    FILE *f = fopen(path, "rb");
-    size_t n = f ? fread(head, 1, sizeof head, f) : 0;
-    if (f)
-        fclose(f);
-    return cli_file_kind(head, n);
-}
-
-int cli_module_load(yolort_module **out, const char *path, struct cli_error *e)
-{
-    char text[512] = "";
-    yolort_status s = yolort_load_file(out, path, text, sizeof text);
-    if (s == YOLORT_OK)
-        return 0;
-    if (s == YOLORT_FORMAT)
-        return cli_fail(e, CLI_MODULE_FILE, "%s; the file looks like %s", text, kind_of(path));
-    return cli_fail(e, number_of(s), "%s", text);
-}
-
 /* How many rows `decoded` has, and whether their length fits the class count; 0 when it does not. */
 static size_t rows_of(const yolort_info *info, const yolort_io *io)
 {
@@ -96,11 +74,12 @@ static int bind(struct cli_engine *g, const char *name, struct cli_error *e)
     return cli_runtime_check(s, name, yolort_error(g->context), e);
 }
 
-int cli_engine_open(struct cli_engine *g, yolort_module *m, void *memory, const char *name,
+int cli_engine_open(struct cli_engine *g, yolort_module *m, struct cli_modfile *file, const char *name,
                     const yolort_context_opts *opts, size_t capacity, struct cli_error *e)
 {
-    *g = (struct cli_engine){
-        .module = m, .info = yolort_module_info(m), .capacity = capacity, .memory = memory};
+    *g = (struct cli_engine){.module = m, .info = yolort_module_info(m), .capacity = capacity};
+    if (file)
+        g->file = *file;
     int rc = cli_runtime_check(yolort_context_new(&g->context, m, opts), name, NULL, e);
     if (rc == 0)
         rc = bind(g, name, e);
@@ -117,7 +96,7 @@ void cli_engine_close(struct cli_engine *g)
     free(g->rows);
     free(g->work);
     free(g->found);
-    free(g->memory);
+    cli_modfile_free(&g->file);
     *g = (struct cli_engine){.module = NULL};
 }
 

@@ -4,7 +4,7 @@
 
 #include "error.h"
 #include "image.h"
-#include "runtime/yolort.h"
+#include "modfile.h"
 
 struct cli_engine {
     yolort_module *module;
@@ -16,7 +16,7 @@ struct cli_engine {
     void *work;
     yolort_detection *found;
     size_t capacity;
-    void *memory;               /* bytes that the module borrows, or NULL */
+    struct cli_modfile file;    /* what the module borrows, unless somebody else keeps it */
 };
 
 /* Options of contexts that several commands share; rows for an options struct S with a member `device`. */
@@ -34,11 +34,9 @@ void cli_device_opts(yolort_context_opts *o, const struct cli_device *d);
 /* 0, or -1: "what: text". */
 int cli_runtime_check(yolort_status s, const char *what, const char *text, struct cli_error *e);
 
-int cli_module_load(yolort_module **out, const char *path, struct cli_error *e);
-
-/* Takes the module and the malloc'd memory it borrows (or NULL) over, also on failure. `name` is for error
- * texts; capacity: detections a picture. */
-int cli_engine_open(struct cli_engine *g, yolort_module *m, void *memory, const char *name,
+/* Takes the module and the file whose bytes it borrows (NULL: they stay the caller's) over, also on failure. `name` is
+ * for error texts; capacity: detections a picture. */
+int cli_engine_open(struct cli_engine *g, yolort_module *m, struct cli_modfile *file, const char *name,
                     const yolort_context_opts *opts, size_t capacity, struct cli_error *e);
 void cli_engine_close(struct cli_engine *g);
 

@@ -16,7 +16,8 @@ enum cli_number {
     CLI_MODULE_FILE = 501,
     CLI_MODULE_TARGET = 503,
     CLI_RUN = 504,
-    CLI_TENSOR_IN = 506
+    CLI_TENSOR_IN = 506,
+    CLI_SIGNATURE = 507
 };
 
 enum cli_exit { CLI_DONE = 0, CLI_BAD_INPUT = 1, CLI_BAD_USAGE = 2, CLI_NO_RESOURCE = 3 };

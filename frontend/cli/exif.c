@@ -78,14 +78,15 @@ static void turn(struct cli_image *dst, const struct cli_image *src, int how)
     }
 }
 
-int cli_image_orient(struct cli_image *im, int orientation, const char *name, struct cli_error *e)
+int cli_image_orient(struct cli_image *im, int orientation, const char *name, const struct cli_limits *l,
+                     struct cli_error *e)
 {
     int how = orientation >= 1 && orientation <= 8 ? turn_of[orientation] : 0;
     if (how == 0)
         return 0;
     int w = how & SWAP ? im->height : im->width, h = how & SWAP ? im->width : im->height;
     struct cli_image out;
-    if (cli_image_alloc(&out, name, (uint64_t)w, (uint64_t)h, e) != 0)
+    if (cli_image_alloc_within(&out, name, (uint64_t)w, (uint64_t)h, l, e) != 0)
         return -1;
     turn(&out, im, how);
     out.damaged = im->damaged;

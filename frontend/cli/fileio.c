@@ -64,6 +64,53 @@ int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size,
     return rc;
 }
 
+#define READ_ALIGN 64u /* of sections in a module */
+
+/* The file may change while it is read: what is then in memory is what gets checked and used. */
+static int read_exactly(int fd, const struct stat *st, uint8_t **bytes, size_t *size, const char *path,
+                        struct cli_error *e)
+{
+    size_t n = 0, want = (size_t)st->st_size;
+    uint8_t *p = aligned_alloc(READ_ALIGN, (want / READ_ALIGN + 1) * READ_ALIGN);
+    if (!p)
+        return cli_fail(e, CLI_MEMORY, "%s: out of memory", path);
+    while (n < want) {
+        ssize_t got = read(fd, p + n, want - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            free(p);
+            return cli_fail(e, CLI_OPEN, "%s: %s", path,
+                            got < 0 ? strerror(errno) : "the file became shorter while it was read");
+        }
+        n += (size_t)got;
+    }
+    *bytes = p;
+    *size = n;
+    return 0;
+}
+
+int cli_file_read_regular(const char *path, uint64_t limit, const char *raise, uint8_t **bytes, size_t *size,
+                          struct cli_error *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return cli_fail(e, CLI_OPEN, "%s: %s", path, strerror(errno));
+    struct stat st;
+    int rc;
+    if (fstat(fd, &st) != 0)
+        rc = cli_fail(e, CLI_OPEN, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        rc = cli_fail(e, CLI_OPEN, "%s: %s", path, S_ISDIR(st.st_mode) ? "is a folder" : "not a regular file");
+    else if ((uint64_t)st.st_size > limit)
+        rc = cli_fail(e, CLI_LIMIT, "%s: larger than %llu bytes (raise it with --limit %s=N)", path,
+                      (unsigned long long)limit, raise);
+    else
+        rc = read_exactly(fd, &st, bytes, size, path, e);
+    close(fd);
+    return rc;
+}
+
 /* A full disk is no fault of the input. */
 static int write_failed(struct cli_error *e, const char *path, int reason)
 {
@@ -118,19 +165,31 @@ void cli_output_discard(struct cli_output *o)
     cli_interrupt_release();
 }
 
-/* mkstemp makes files 0600; an output gets what a plain open would give it. */
+/* Not every file system can refuse to replace; a hard link does so on those that have links. */
+static int rename_fresh(const char *from, const char *to)
+{
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    return link(from, to) == 0 ? unlink(from) : -1;
+}
+
+/* mkstemp makes files 0600; an output gets what a plain open would give it, unless it asks for less. */
 static int publish(struct cli_output *o)
 {
     int fd = fileno(o->stream);
     mode_t mask = umask(0);
     umask(mask);
-    if (fflush(o->stream) != 0 || ferror(o->stream) || fchmod(fd, 0666 & ~mask) != 0)
+    if (fflush(o->stream) != 0 || ferror(o->stream) || fchmod(fd, (o->mode ? o->mode : 0666) & ~mask) != 0)
         return -1;
     if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS)
         return -1;
     int rc = fclose(o->stream);
     o->stream = NULL;
-    return rc == 0 ? rename(o->temporary, o->path) : -1;
+    if (rc != 0)
+        return -1;
+    return o->fresh ? rename_fresh(o->temporary, o->path) : rename(o->temporary, o->path);
 }
 
 int cli_output_commit(struct cli_output *o, struct cli_error *e)
@@ -153,6 +212,22 @@ int cli_file_write(const char *path, const void *bytes, size_t size, struct cli_
     if (size)
         fwrite(bytes, 1, size, o.stream);
     return cli_output_commit(&o, e);
+}
+
+int cli_file_create(const char *path, const void *bytes, size_t size, mode_t mode, struct cli_error *e)
+{
+    struct cli_output o;
+    if (cli_output_open(&o, path, e) != 0)
+        return -1;
+    o.mode = mode;
+    o.fresh = 1;
+    fwrite(bytes, 1, size, o.stream);
+    return cli_output_commit(&o, e);
+}
+
+void cli_file_remove(const char *path)
+{
+    unlink(path);
 }
 
 static int make_one(const char *path, struct cli_error *e)

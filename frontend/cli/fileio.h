@@ -8,15 +8,23 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 /* Reads at most `limit` bytes of a regular file or pipe. *bytes is malloc'd (never NULL on success) and the
  * caller's. */
 int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e);
 
+/* The same of a regular file alone, never waiting for a FIFO or device; the bytes are aligned to 64. `raise` names the limit
+ * in the text of the error. */
+int cli_file_read_regular(const char *path, uint64_t limit, const char *raise, uint8_t **bytes, size_t *size,
+                          struct cli_error *e);
+
 /* A file being written under a temporary name in the folder of `path`. */
 struct cli_output {
     FILE *stream;
     char *path, *temporary;
+    mode_t mode;    /* 0: what a plain open would give */
+    int fresh;      /* an existing file is an error instead of being replaced */
 };
 
 int cli_output_open(struct cli_output *o, const char *path, struct cli_error *e);
@@ -27,6 +35,10 @@ void cli_output_discard(struct cli_output *o);
 
 /* open, write, commit. */
 int cli_file_write(const char *path, const void *bytes, size_t size, struct cli_error *e);
+
+/* The same for a file that may not be there yet. */
+int cli_file_create(const char *path, const void *bytes, size_t size, mode_t mode, struct cli_error *e);
+void cli_file_remove(const char *path);
 
 /* Makes the folder, and those above it, unless they exist. */
 int cli_folder_make(const char *path, struct cli_error *e);

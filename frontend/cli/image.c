@@ -81,19 +81,28 @@ const char *cli_file_kind(const uint8_t *bytes, size_t size)
     return all_zero(bytes, size) ? "a file of zero bytes" : "something else";
 }
 
-int cli_image_alloc(struct cli_image *out, const char *name, uint64_t width, uint64_t height,
-                    struct cli_error *e)
+int cli_image_alloc_within(struct cli_image *out, const char *name, uint64_t width, uint64_t height,
+                           const struct cli_limits *l, struct cli_error *e)
 {
     if (width == 0 || height == 0)
         return cli_fail(e, CLI_IMAGE, "%s: the picture has no pixels", name);
-    if (width > CLI_MAX_SIDE || height > CLI_MAX_SIDE || width * height > CLI_MAX_PIXELS)
-        return cli_fail(e, CLI_LIMIT, "%s: %llu x %llu pixels; the limits are %d a side and %llu in all",
-                        name, (unsigned long long)width, (unsigned long long)height, CLI_MAX_SIDE,
-                        CLI_MAX_PIXELS);
+    if (width > l->side || height > l->side || width * height > l->pixels)
+        return cli_fail(e, CLI_LIMIT,
+                        "%s: %llu x %llu pixels; the limits are %llu a side and %llu in all "
+                        "(--limit picture-side=N, picture-pixels=N)",
+                        name, (unsigned long long)width, (unsigned long long)height,
+                        (unsigned long long)l->side, (unsigned long long)l->pixels);
     *out = (struct cli_image){malloc((size_t)(width * height * 3)), (int)width, (int)height, 0};
     if (!out->rgb)
         return cli_fail(e, CLI_MEMORY, "%s: out of memory for %d x %d pixels", name, out->width, out->height);
     return 0;
+}
+
+int cli_image_alloc(struct cli_image *out, const char *name, uint64_t width, uint64_t height,
+                    struct cli_error *e)
+{
+    struct cli_limits l;
+    return cli_limits_read(&l, NULL, e) == 0 ? cli_image_alloc_within(out, name, width, height, &l, e) : -1;
 }
 
 void cli_image_free(struct cli_image *im)
@@ -102,34 +111,47 @@ void cli_image_free(struct cli_image *im)
     *im = (struct cli_image){0};
 }
 
-int cli_image_decode(struct cli_image *out, const char *name, const uint8_t *bytes, size_t size,
-                     struct cli_error *e)
+int cli_image_decode_within(struct cli_image *out, const char *name, const uint8_t *bytes, size_t size,
+                            const struct cli_limits *l, struct cli_error *e)
 {
     static const uint8_t png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     int orientation = 1, rc;
     *out = (struct cli_image){0};
     if (size >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff)
-        rc = cli_jpeg_decode(out, &orientation, name, bytes, size, e);
+        rc = cli_jpeg_decode(out, &orientation, name, bytes, size, l, e);
     else if (size >= sizeof png && memcmp(bytes, png, sizeof png) == 0)
-        rc = cli_png_decode(out, &orientation, name, bytes, size, e);
+        rc = cli_png_decode(out, &orientation, name, bytes, size, l, e);
     else
         rc = cli_fail(e, CLI_IMAGE, "%s: not a JPEG or PNG picture; it looks like %s", name,
                       cli_file_kind(bytes, size));
     if (rc == 0)
-        rc = cli_image_orient(out, orientation, name, e);
+        rc = cli_image_orient(out, orientation, name, l, e);
     if (rc != 0)
         cli_image_free(out);
     return rc;
 }
 
-int cli_image_load(struct cli_image *out, const char *path, struct cli_error *e)
+int cli_image_load_within(struct cli_image *out, const char *path, const struct cli_limits *l, struct cli_error *e)
 {
     uint8_t *bytes;
     size_t size;
     *out = (struct cli_image){0};
-    if (cli_file_read(path, CLI_MAX_IMAGE_FILE, &bytes, &size, e) != 0)
+    if (cli_file_read(path, (size_t)l->picture_bytes, &bytes, &size, e) != 0)
         return -1;
-    int rc = cli_image_decode(out, path, bytes, size, e);
+    int rc = cli_image_decode_within(out, path, bytes, size, l, e);
     free(bytes);
     return rc;
+}
+
+int cli_image_load(struct cli_image *out, const char *path, struct cli_error *e)
+{
+    struct cli_limits l;
+    return cli_limits_read(&l, NULL, e) == 0 ? cli_image_load_within(out, path, &l, e) : -1;
+}
+
+int cli_image_decode(struct cli_image *out, const char *name, const uint8_t *bytes, size_t size,
+                     struct cli_error *e)
+{
+    struct cli_limits l;
+    return cli_limits_read(&l, NULL, e) == 0 ? cli_image_decode_within(out, name, bytes, size, &l, e) : -1;
 }

@@ -2,18 +2,10 @@
 #ifndef CLI_IMAGE_H
 #define CLI_IMAGE_H
 
-#include "error.h"
+#include "limits.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-#define CLI_MAX_SIDE 65535
-#define CLI_MAX_PIXELS (1ull << 28)
-#define CLI_MAX_IMAGE_FILE ((size_t)1 << 30)
-#define CLI_MAX_SCANS 500
-#define CLI_MAX_JPEG_MEMORY (1l << 29) /* coefficients of a progressive file */
-#define CLI_MAX_PNG_CHUNKS 1000
-#define CLI_MAX_PNG_CHUNK_BYTES 8000000
 
 struct cli_image {
     uint8_t *rgb;       /* 3 * width * height bytes, malloc'd */
@@ -22,12 +14,18 @@ struct cli_image {
 };
 
 /* JPEG or PNG, by content. `name` is for the error text. */
+int cli_image_load_within(struct cli_image *out, const char *path, const struct cli_limits *l, struct cli_error *e);
+int cli_image_decode_within(struct cli_image *out, const char *name, const uint8_t *bytes, size_t size,
+                            const struct cli_limits *l, struct cli_error *e);
+/* Within the default limits. */
 int cli_image_load(struct cli_image *out, const char *path, struct cli_error *e);
 int cli_image_decode(struct cli_image *out, const char *name, const uint8_t *bytes, size_t size,
                      struct cli_error *e);
 void cli_image_free(struct cli_image *im);
 
 /* Allocates rgb after checking the limits; contents are undefined. */
+int cli_image_alloc_within(struct cli_image *out, const char *name, uint64_t width, uint64_t height,
+                           const struct cli_limits *l, struct cli_error *e);
 int cli_image_alloc(struct cli_image *out, const char *name, uint64_t width, uint64_t height,
                     struct cli_error *e);
 
@@ -39,15 +37,16 @@ const char *cli_file_kind(const uint8_t *bytes, size_t size);
 
 /* jpeg.c, png.c: pixels as stored; *orientation gets the EXIF value, 1 when there is none. */
 int cli_jpeg_decode(struct cli_image *out, int *orientation, const char *name, const uint8_t *bytes,
-                    size_t size, struct cli_error *e);
+                    size_t size, const struct cli_limits *l, struct cli_error *e);
 int cli_png_decode(struct cli_image *out, int *orientation, const char *name, const uint8_t *bytes,
-                   size_t size, struct cli_error *e);
+                   size_t size, const struct cli_limits *l, struct cli_error *e);
 
 /* exif.c: the Orientation tag (1..8) of a TIFF block as EXIF holds it; 1 when absent, out of range or broken.
  */
 int cli_exif_orientation(const uint8_t *tiff, size_t size);
 
 /* Turns stored pixels upright, in place or into a new buffer. */
-int cli_image_orient(struct cli_image *im, int orientation, const char *name, struct cli_error *e);
+int cli_image_orient(struct cli_image *im, int orientation, const char *name, const struct cli_limits *l,
+                     struct cli_error *e);
 
 #endif

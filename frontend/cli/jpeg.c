@@ -15,6 +15,7 @@ struct decoder {
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
     jmp_buf back;
+    const struct cli_limits *limits;
     struct cli_error *error;
     const char *name;
     uint8_t *row;       /* one row of CMYK */
@@ -27,12 +28,13 @@ static void on_error(j_common_ptr jpeg)
     char text[JMSG_LENGTH_MAX];
     jpeg->err->format_message(jpeg, text);
     if (d->scans_exceeded)
-        cli_fail(d->error, CLI_LIMIT, "%s: more than %d progressive scans", d->name, CLI_MAX_SCANS);
+        cli_fail(d->error, CLI_LIMIT, "%s: more than %llu progressive scans" CLI_RAISE("jpeg-scans"), d->name,
+                 (unsigned long long)d->limits->scans);
     else if (d->truncated)
         cli_fail(d->error, CLI_IMAGE, "%s: truncated JPEG: the file ends before the picture does", d->name);
     else if (jpeg->err->msg_code == JERR_NO_BACKING_STORE)
-        cli_fail(d->error, CLI_LIMIT, "%s: a progressive JPEG that needs more than %ld bytes", d->name,
-                 CLI_MAX_JPEG_MEMORY);
+        cli_fail(d->error, CLI_LIMIT, "%s: a progressive JPEG that needs more than %llu bytes" CLI_RAISE("jpeg-bytes"),
+                 d->name, (unsigned long long)d->limits->jpeg_bytes);
     else if (jpeg->err->msg_code == JERR_OUT_OF_MEMORY)
         cli_fail(d->error, CLI_MEMORY, "%s: out of memory", d->name);
     else
@@ -63,7 +65,7 @@ static void on_output(j_common_ptr jpeg)
 static void on_progress(j_common_ptr jpeg)
 {
     struct decoder *d = jpeg->client_data;
-    if (d->jpeg.input_scan_number <= CLI_MAX_SCANS)
+    if ((uint64_t)d->jpeg.input_scan_number <= d->limits->scans)
         return;
     d->scans_exceeded = 1;
     on_error(jpeg);
@@ -106,7 +108,7 @@ static int start(struct decoder *d, struct cli_image *out, int *orientation)
 {
     jpeg_read_header(&d->jpeg, TRUE);
     *orientation = exif_of(&d->jpeg);
-    if (cli_image_alloc(out, d->name, d->jpeg.image_width, d->jpeg.image_height, d->error) != 0)
+    if (cli_image_alloc_within(out, d->name, d->jpeg.image_width, d->jpeg.image_height, d->limits, d->error) != 0)
         return -1;
     int inks = d->jpeg.num_components == 4;
     d->jpeg.out_color_space = inks ? JCS_CMYK : JCS_RGB;
@@ -123,7 +125,7 @@ static int decode(struct decoder *d, struct cli_image *out, int *orientation, co
     if (setjmp(d->back))
         return -1;
     jpeg_create_decompress(&d->jpeg);
-    d->jpeg.mem->max_memory_to_use = CLI_MAX_JPEG_MEMORY;
+    d->jpeg.mem->max_memory_to_use = (long)d->limits->jpeg_bytes;
     d->jpeg.progress = &d->progress;
     jpeg_mem_src(&d->jpeg, bytes, (unsigned long)size);
     jpeg_save_markers(&d->jpeg, JPEG_APP0 + 1, 0xffff);
@@ -136,9 +138,9 @@ static int decode(struct decoder *d, struct cli_image *out, int *orientation, co
 }
 
 int cli_jpeg_decode(struct cli_image *out, int *orientation, const char *name, const uint8_t *bytes,
-                    size_t size, struct cli_error *e)
+                    size_t size, const struct cli_limits *l, struct cli_error *e)
 {
-    struct decoder d = {.error = e, .name = name};
+    struct decoder d = {.limits = l, .error = e, .name = name};
     d.jpeg.err = jpeg_std_error(&d.errors);
     d.errors.error_exit = on_error;
     d.errors.emit_message = on_message;

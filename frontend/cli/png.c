@@ -16,6 +16,7 @@ struct reader {
     const uint8_t *bytes;
     size_t size, at;
     const char *name;
+    const struct cli_limits *limits;
     struct cli_error *error;
 };
 
@@ -29,7 +30,8 @@ static void on_read_error(png_structp png, png_const_charp text)
 {
     struct reader *r = png_get_error_ptr(png);
     if (strstr(text, "limit"))
-        cli_fail(r->error, CLI_LIMIT, "%s: PNG exceeds a limit: %s", r->name, text);
+        cli_fail(r->error, CLI_LIMIT, "%s: PNG exceeds a limit: %s (--limit png-chunks=N, png-chunk-bytes=N)", r->name,
+                 text);
     else if (r->at > r->size)
         cli_fail(r->error, CLI_IMAGE, "%s: truncated PNG: the file ends before the picture does", r->name);
     else
@@ -67,7 +69,7 @@ static int start(struct reader *r, struct cli_image *out)
 {
     png_read_info(r->png, r->info);
     png_uint_32 w = png_get_image_width(r->png, r->info), h = png_get_image_height(r->png, r->info);
-    if (cli_image_alloc(out, r->name, w, h, r->error) != 0)
+    if (cli_image_alloc_within(out, r->name, w, h, r->limits, r->error) != 0)
         return -1;
     set_transforms(r->png, png_get_color_type(r->png, r->info), png_get_bit_depth(r->png, r->info));
     png_read_update_info(r->png, r->info);
@@ -97,8 +99,8 @@ static int decode(struct reader *r, struct cli_image *out, int *orientation)
         return -1;
     png_set_read_fn(r->png, r, on_read);
     png_set_user_limits(r->png, 0x7fffffff, 0x7fffffff); /* sides are checked by cli_image_alloc */
-    png_set_chunk_cache_max(r->png, CLI_MAX_PNG_CHUNKS);
-    png_set_chunk_malloc_max(r->png, CLI_MAX_PNG_CHUNK_BYTES);
+    png_set_chunk_cache_max(r->png, (png_uint_32)r->limits->chunks);
+    png_set_chunk_malloc_max(r->png, (png_alloc_size_t)r->limits->chunk_bytes);
     if (start(r, out) != 0)
         return -1;
     png_read_image(r->png, r->rows);
@@ -108,9 +110,9 @@ static int decode(struct reader *r, struct cli_image *out, int *orientation)
 }
 
 int cli_png_decode(struct cli_image *out, int *orientation, const char *name, const uint8_t *bytes,
-                   size_t size, struct cli_error *e)
+                   size_t size, const struct cli_limits *l, struct cli_error *e)
 {
-    struct reader r = {.bytes = bytes, .size = size, .name = name, .error = e};
+    struct reader r = {.bytes = bytes, .size = size, .name = name, .limits = l, .error = e};
     r.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, on_read_error, on_warning);
     r.info = r.png ? png_create_info_struct(r.png) : NULL;
     int rc = r.info ? decode(&r, out, orientation) : cli_fail(e, CLI_MEMORY, "%s: out of memory", name);
@@ -143,7 +145,7 @@ static int encode(struct writer *w, const struct cli_image *im)
     if (setjmp(png_jmpbuf(w->png)))
         return -1;
     png_init_io(w->png, w->file.stream);
-    png_set_user_limits(w->png, CLI_MAX_SIDE, CLI_MAX_SIDE);
+    png_set_user_limits(w->png, 65535, 65535); /* what the runtime takes as a side */
     png_set_compression_level(w->png, 3);
     png_set_filter(w->png, PNG_FILTER_TYPE_BASE, PNG_FILTER_SUB);
     png_set_IHDR(w->png, w->info, (png_uint_32)im->width, (png_uint_32)im->height, 8, PNG_COLOR_TYPE_RGB,

@@ -8,10 +8,12 @@
 
 #define BYTE_ALIGN 64u /* of sections in a module */
 
-int cli_shapes_open(struct cli_shapes *s, yolort_module *m, const char *path,
-                    const yolort_context_opts *context, size_t capacity, struct cli_error *e)
+int cli_shapes_open(struct cli_shapes *s, yolort_module *m, struct cli_modfile *file, const char *path,
+                    const struct cli_limits *limits, const yolort_context_opts *context, size_t capacity, struct cli_error *e)
 {
-    *s = (struct cli_shapes){.path = path, .context = *context, .capacity = capacity};
+    *s = (struct cli_shapes){
+        .path = path, .limits = limits, .context = *context, .capacity = capacity, .file = *file};
+    *file = (struct cli_modfile){.bytes = NULL};
     return cli_engine_open(&s->engines[0], m, NULL, path, context, capacity, e);
 }
 
@@ -19,9 +21,8 @@ void cli_shapes_close(struct cli_shapes *s)
 {
     for (int i = 0; i < CLI_MAX_OPEN_SHAPES; i++)
         cli_engine_close(&s->engines[i]);
-    if (s->bytes)
-        cli_cache_close(&s->cache);
-    free(s->bytes);
+    cli_cache_close(&s->cache);
+    cli_modfile_free(&s->file);
     *s = (struct cli_shapes){.path = NULL};
 }
 
@@ -30,10 +31,10 @@ static int compile(struct cli_shapes *s, int height, int width, yoloc_result *ou
 {
     struct cli_compiler c;
     struct cli_build build = {.target = s->engines[0].info->target, .size = {height, width}, .batch = 1,
-                              .strip = 1, .pass_limit = -1};
+                              .strip = 1, .pass_limit = -1, .limits = s->limits};
     int rc = cli_compiler_open(&c, &build, e);
     if (rc == 0)
-        rc = cli_compiler_check(&c, yoloc_recompile(c.handle, s->bytes, s->size, out), e);
+        rc = cli_compiler_check(&c, yoloc_recompile(c.handle, s->file.bytes, s->file.size, out), e);
     cli_compiler_close(&c);
     return rc;
 }
@@ -42,29 +43,33 @@ static int open_compiled(struct cli_shapes *s, const yoloc_result *r, struct cli
                          struct cli_error *e)
 {
     size_t room = (r->size + BYTE_ALIGN - 1) / BYTE_ALIGN * BYTE_ALIGN;
-    void *memory = aligned_alloc(BYTE_ALIGN, room);
-    if (!memory)
+    struct cli_modfile file = {.bytes = aligned_alloc(BYTE_ALIGN, room), .size = r->size};
+    if (!file.bytes)
         return cli_fail(e, CLI_MEMORY, "%s: out of memory", s->path);
-    memcpy(memory, r->bytes, r->size);
+    memcpy(file.bytes, r->bytes, r->size);
     yolort_module *m = NULL;
-    char text[512] = "";
-    if (cli_runtime_check(yolort_load(&m, memory, r->size, text, sizeof text), s->path, text, e) != 0) {
-        free(memory);
+    if (cli_modfile_load(&m, &file, s->path, s->limits, e) != 0) {
+        cli_modfile_free(&file);
         return -1;
     }
-    return cli_engine_open(g, m, memory, s->path, &s->context, s->capacity, e);
+    return cli_engine_open(g, m, &file, s->path, &s->context, s->capacity, e);
 }
 
 /* An entry that does not load or is of another size is as good as none: it is compiled and written anew. */
 static int open_cached(struct cli_shapes *s, const char *key, int height, int width, struct cli_engine *g)
 {
     struct cli_error ignored;
+    struct cli_modfile file = {.bytes = NULL};
     yolort_module *m = NULL;
     char *path = cli_cache_find(&s->cache, key);
-    int rc = path ? cli_module_load(&m, path, &ignored) : -1;
+    int rc = path ? cli_modfile_read(&file, path, NULL, s->limits, &ignored) : -1;
+    if (rc == 0)
+        rc = cli_modfile_load(&m, &file, path, s->limits, &ignored);
     free(path);
     if (rc == 0)
-        rc = cli_engine_open(g, m, NULL, s->path, &s->context, s->capacity, &ignored);
+        rc = cli_engine_open(g, m, &file, s->path, &s->context, s->capacity, &ignored);
+    else
+        cli_modfile_free(&file);
     if (rc == 0 && g->info->height == height && g->info->width == width)
         return 0;
     cli_engine_close(g);
@@ -74,12 +79,10 @@ static int open_cached(struct cli_shapes *s, const char *key, int height, int wi
 static int open_shape(struct cli_shapes *s, int height, int width, struct cli_engine *g, struct cli_error *e)
 {
     char key[64];
-    if (!s->bytes) {
-        if (cli_file_read(s->path, CLI_MAX_MODULE_FILE, &s->bytes, &s->size, e) != 0)
-            return -1;
+    if (!s->cache_opened && !s->file.verified)
         cli_cache_open(&s->cache);
-    }
-    cli_cache_key(key, s->bytes, s->size, height, width);
+    s->cache_opened = 1;
+    cli_cache_key(key, s->file.bytes, s->file.size, height, width);
     if (open_cached(s, key, height, width, g) == 0)
         return 0;
     yoloc_result r = {NULL, 0};

@@ -10,18 +10,20 @@
 
 struct cli_shapes {
     const char *path;
+    const struct cli_limits *limits;
     yolort_context_opts context;
     size_t capacity;
     struct cli_engine engines[CLI_MAX_OPEN_SHAPES]; /* [0]: the module as given, never closed */
     uint64_t used[CLI_MAX_OPEN_SHAPES], clock;
-    struct cli_cache cache; /* opened with bytes */
-    uint8_t *bytes;         /* of the module file, once another size was wanted */
-    size_t size;
+    struct cli_cache cache; /* no folder: another size was not wanted yet, or the module's signature was required */
+    int cache_opened;
+    struct cli_modfile file; /* of the module as given */
 };
 
-/* Takes the module over, also on failure. */
-int cli_shapes_open(struct cli_shapes *s, yolort_module *m, const char *path,
-                    const yolort_context_opts *context, size_t capacity, struct cli_error *e);
+/* Takes the module and the file that it borrows over, also on failure; the limits stay the caller's. A module whose
+ * signature was required gets its other sizes from these bytes alone: the cache's keys are no proof of origin. */
+int cli_shapes_open(struct cli_shapes *s, yolort_module *m, struct cli_modfile *file, const char *path,
+                    const struct cli_limits *limits, const yolort_context_opts *context, size_t capacity, struct cli_error *e);
 void cli_shapes_close(struct cli_shapes *s);
 
 /* *out stays valid until the next call. */
