@@ -21,6 +21,13 @@ static const char *keep(yoloc *c, const char *s)
     return s ? yir_strdup(c->arena, s) : NULL;
 }
 
+yoloc_status call_no_memory(const yoloc_opts *o)
+{
+    const yoloc_diag d = {2, yir_diag_number(E_MEMORY), "error: memory ran out [E004]"};
+    if (o->diag) o->diag(o->user, &d);
+    return YOLOC_RESOURCE;
+}
+
 /* false after telling what is wrong with the options' limits. */
 static bool set_limits(yoloc *c)
 {
@@ -56,18 +63,20 @@ yoloc_status yoloc_open(yoloc **out, const yoloc_opts *o)
 {
     if (!out || (o && o->size < offsetof(yoloc_opts, target))) return YOLOC_USAGE;
     jmp_buf oom;
+    yoloc_opts opts;
+    yoloc_opts_init(&opts, sizeof opts);
+    if (o) memcpy(&opts, o, o->size < sizeof opts ? o->size : sizeof opts);
     yoloc *volatile c = calloc(1, sizeof *c);
-    if (!c) return YOLOC_RESOURCE;
+    if (!c) return call_no_memory(&opts);
     if (setjmp(oom)) {
         yoloc_close(c);
-        return YOLOC_RESOURCE;
+        return call_no_memory(&opts);
     }
-    yoloc_opts_init(&c->opts, sizeof c->opts);
-    if (o) memcpy(&c->opts, o, o->size < sizeof c->opts ? o->size : sizeof c->opts);
+    c->opts = opts;
     c->arena = yir_arena_new(open_oom, &oom);
     if (!c->arena) {
         free(c);
-        return YOLOC_RESOURCE;
+        return call_no_memory(&opts);
     }
     c->opts.target = keep(c, c->opts.target ? c->opts.target : "cpu:native");
     c->opts.scale = keep(c, c->opts.scale);
@@ -113,13 +122,6 @@ static void call_oom(void *user)
     longjmp(k->oom, 1);
 }
 
-static yoloc_status out_of_memory(const struct call *k)
-{
-    const yoloc_diag d = {2, yir_diag_number(E_MEMORY), "error: memory ran out [E004]"};
-    if (k->o->diag) k->o->diag(k->o->user, &d);
-    return YOLOC_RESOURCE;
-}
-
 static yoloc_status status_of(const struct call *k, int result)
 {
     if (!result) return YOLOC_OK;
@@ -135,10 +137,10 @@ yoloc_status call_run(yoloc *c, int (*body)(struct call *, void *arg), void *arg
     if (!c) return YOLOC_USAGE;
     struct call k = {.c = c, .o = &c->opts};
     k.arena = yir_arena_new(call_oom, &k);
-    if (!k.arena) return out_of_memory(&k);
+    if (!k.arena) return call_no_memory(k.o);
     yoloc_status s;
     if (setjmp(k.oom)) {
-        s = out_of_memory(&k);
+        s = call_no_memory(k.o);
     } else {
         k.types = yir_types_new(k.arena);
         k.diags = yir_diags_new(k.arena, tell, &k);

@@ -30,6 +30,9 @@ struct call {
 /* Runs body(call, arg) with fresh memory; running out of it comes back here. Status from body's result and the diagnostics. */
 yoloc_status call_run(yoloc *c, int (*body)(struct call *, void *arg), void *arg);
 
+/* Tells the options' callback that memory ran out, without needing any. */
+yoloc_status call_no_memory(const yoloc_opts *o);
+
 /* A further arena, for a result that outlives the call: the caller frees it. Memory may run out only during the call. */
 struct yir_arena *call_arena(struct call *k);
 

@@ -56,7 +56,7 @@ yoloc_status yoloc_tensors_read(yoloc *c, const char *path, yoloc_tensors **out)
 {
     if (!c || !path || !out) return YOLOC_USAGE;
     yoloc_tensors *t = calloc(1, sizeof *t);
-    if (!t) return YOLOC_RESOURCE;
+    if (!t) return call_no_memory(&c->opts);
     struct files_arg a = {.path = path, .out = t};
     yoloc_status s = call_run(c, read_body, &a);
     if (s == YOLOC_OK)
@@ -94,7 +94,7 @@ static int write_body(struct call *k, void *p)
         t[i] = (struct fe_out_tensor){from->name, (enum yir_dtype)from->dtype, from->rank, {0}, from->data};
         memcpy(t[i].dim, from->dim, sizeof t[i].dim);
     }
-    return fe_safetensors_write(k->diags, a->path, t, a->n);
+    return fe_safetensors_write(k->arena, k->diags, a->path, t, a->n);
 }
 
 yoloc_status yoloc_tensors_write(yoloc *c, const char *path, const yoloc_tensor *t, size_t n)

@@ -9,11 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Gives the file up and reports why. err 0: why stands alone. */
-static int fail(struct fe_outfile *o, struct yir_diags *d, const char *path, const char *why, int err)
+/* Gives the file up and reports why, in this order: memory may run out in the report, which then does not return.
+ * err 0: why stands alone. */
+static int fail(struct fe_outfile *o, struct yir_diags *d, const char *why, int err)
 {
-    struct yir_loc loc = {.file = yir_diag_file(d, path, NULL, 0)};
+    struct yir_loc loc = o->loc;
     fe_outfile_abort(o);
+    if (err == ENOMEM) return yir_diag(d, loc, E_MEMORY, "%s: %s", why, strerror(err));
     if (err) return yir_diag(d, loc, E_WRITE, "%s: %s", why, strerror(err));
     return yir_diag(d, loc, E_WRITE, "%s", why);
 }
@@ -75,20 +77,20 @@ static int open_named(struct fe_outfile *o)
 int fe_outfile_open(struct fe_outfile *o, struct yir_diags *d, const char *path)
 {
     struct stat st;
-    *o = (struct fe_outfile){.fd = -1};
-    if (!*path) return fail(o, d, path, "the name of the output file is empty", 0);
+    *o = (struct fe_outfile){.fd = -1, .loc.file = yir_diag_file(d, path, NULL, 0)};
+    if (!*path) return fail(o, d, "the name of the output file is empty", 0);
     bool exists = stat(path, &st) == 0;
-    if (!exists && errno != ENOENT) return fail(o, d, path, "cannot be written", errno);
-    if (exists && S_ISDIR(st.st_mode)) return fail(o, d, path, "is a directory", 0);
-    if (exists && !S_ISREG(st.st_mode)) return fail(o, d, path, "is not a regular file", 0);
+    if (!exists && errno != ENOENT) return fail(o, d, "cannot be written", errno);
+    if (exists && S_ISDIR(st.st_mode)) return fail(o, d, "is a directory", 0);
+    if (exists && !S_ISREG(st.st_mode)) return fail(o, d, "is not a regular file", 0);
     /* A link stays: the file that it names is replaced. */
     o->path = exists ? realpath(path, NULL) : strdup(path);
-    if (!o->path) return fail(o, d, path, "cannot be written", errno);
-    if (!exists && path[strlen(path) - 1] == '/') return fail(o, d, path, "is no name of a file", 0);
+    if (!o->path) return fail(o, d, "cannot be written", errno);
+    if (!exists && path[strlen(path) - 1] == '/') return fail(o, d, "is no name of a file", 0);
     o->fd = open_unnamed(o->path);
     o->unnamed = o->fd >= 0;
     if (o->fd < 0) o->fd = open_named(o);
-    if (o->fd < 0) return fail(o, d, path, "cannot be written", errno);
+    if (o->fd < 0) return fail(o, d, "cannot be written", errno);
     return 0;
 }
 
@@ -99,14 +101,7 @@ int fe_outfile_write(struct fe_outfile *o, struct yir_diags *d, const void *byte
     while (n > 0) {
         ssize_t k = write(o->fd, p, n);
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0) {
-            int err = errno;
-            char *path = o->path;
-            o->path = NULL;
-            fail(o, d, path, "cannot be written", err);
-            free(path);
-            return -1;
-        }
+        if (k < 0) return fail(o, d, "cannot be written", errno);
         p += k;
         n -= (size_t)k;
     }
@@ -154,19 +149,12 @@ static int settle(struct fe_outfile *o)
 int fe_outfile_commit(struct fe_outfile *o, struct yir_diags *d)
 {
     if (o->fd < 0) return -1;
-    int err = settle(o) == 0 ? 0 : errno;
-    char *path = o->path;
-    o->path = NULL;
-    if (err) {
-        fail(o, d, path, "cannot be written", err);
-    } else {
-        close(o->fd);
-        o->fd = -1;
-        fe_outfile_abort(o);
-        sync_folder(path);
-    }
-    free(path);
-    return err ? -1 : 0;
+    if (settle(o) != 0) return fail(o, d, "cannot be written", errno);
+    close(o->fd);
+    o->fd = -1;
+    sync_folder(o->path);
+    fe_outfile_abort(o);
+    return 0;
 }
 
 int fe_outfile_put(struct yir_diags *d, const char *path, const void *bytes, size_t n)

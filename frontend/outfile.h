@@ -6,6 +6,7 @@
 #include "ir/diag.h"
 
 struct fe_outfile {
+    struct yir_loc loc; /* of reports */
     int fd;       /* -1: not open */
     char *path;   /* the place of the result, links resolved */
     char *temp;   /* name of the file being written; not in use while unnamed */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "json.h"
 #include "outfile.h"
 #include "ptree.h"
 #include "value.h"
@@ -399,18 +400,20 @@ static int put_all(struct fe_outfile *o, struct yir_diags *d, const char *text, 
     return fe_outfile_commit(o, d);
 }
 
-int fe_safetensors_write(struct yir_diags *d, const char *path, const struct fe_out_tensor *t, size_t n)
+int fe_safetensors_write(struct yir_arena *a, struct yir_diags *d, const char *path, const struct fe_out_tensor *t,
+                         size_t n)
 {
     struct fe_outfile o;
+    void **text = yir_arena_slot(a);
     json_t *header = header_of(t, n);
-    char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
+    bool made = header != NULL;
+    *text = fe_json_text(header);
     json_decref(header);
-    if (!text) {
+    if (!*text) {
         struct yir_loc loc = {.file = yir_diag_file(d, path, NULL, 0)};
+        if (made) return yir_diag(d, loc, E_MEMORY, "no memory for the header");
         return yir_diag(d, loc, E_WRITE,
                         "the header could not be made: no memory, or a tensor's name is not UTF-8");
     }
-    int rc = fe_outfile_open(&o, d, path) == 0 ? put_all(&o, d, text, t, n) : -1;
-    free(text);
-    return rc;
+    return fe_outfile_open(&o, d, path) == 0 ? put_all(&o, d, *text, t, n) : -1;
 }

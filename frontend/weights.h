@@ -101,6 +101,7 @@ struct fe_out_tensor {
     int64_t dim[FE_MAX_RANK];
     const void *data;
 };
-int fe_safetensors_write(struct yir_diags *d, const char *path, const struct fe_out_tensor *t, size_t n);
+int fe_safetensors_write(struct yir_arena *a, struct yir_diags *d, const char *path, const struct fe_out_tensor *t,
+                         size_t n);
 
 #endif

@@ -1,25 +1,37 @@
 /* Machine-readable listing of a weights file. */
 #include "weights.h"
 
-#include <jansson.h>
-#include <stdlib.h>
+#include "json.h"
+
+/* Takes over both; NULL, and nothing left of them, when memory runs out. */
+static json_t *with(json_t *list, json_t *item)
+{
+    if (json_array_append_new(list, item) == 0) return list;
+    json_decref(list);
+    return NULL;
+}
 
 static json_t *names_list(const struct fe_value *names)
 {
     json_t *list = json_array();
-    for (size_t i = 0; names && i < names->n; i++)
-        json_array_append_new(list, json_string(names->item[i]->kind == FE_STR ? names->item[i]->s : ""));
+    for (size_t i = 0; list && names && i < names->n; i++)
+        list = with(list, json_string(names->item[i]->kind == FE_STR ? names->item[i]->s : ""));
+    return list;
+}
+
+static json_t *shape_list(const struct fe_tensor *t)
+{
+    json_t *list = json_array();
+    for (int k = 0; list && k < t->rank; k++) list = with(list, json_integer(t->dim[k]));
     return list;
 }
 
 static json_t *tensor_list(const struct fe_weights *w)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < w->ntensor; i++) {
+    for (size_t i = 0; list && i < w->ntensor; i++) {
         const struct fe_tensor *t = &w->tensor[i];
-        json_t *shape = json_array();
-        for (int k = 0; k < t->rank; k++) json_array_append_new(shape, json_integer(t->dim[k]));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", t->name, "dtype", yir_dtype_name(t->dtype), "shape", shape));
+        list = with(list, json_pack("{s:s, s:s, s:o}", "name", t->name, "dtype", yir_dtype_name(t->dtype), "shape", shape_list(t)));
     }
     return list;
 }
@@ -28,13 +40,13 @@ int fe_weights_json(struct yir_str *out, const struct fe_weights *w)
 {
     struct yir_str yaml = {.arena = out->arena};
     if (w->yaml) fe_print(&yaml, w->yaml);
+    void **text = yir_arena_slot(out->arena);
     json_t *root = json_pack("{s:i, s:s, s:s, s:s, s:s?, s:i, s:o, s:o}", "version", 1, "file", w->path, "kind",
                              w->kind == FE_WEIGHTS_PT ? "pt" : "safetensors", "stored_in", w->stored_in, "yaml", yaml.text, "nc",
                              (int)(w->names ? w->names->n : 0), "names", names_list(w->names), "tensors", tensor_list(w));
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    *text = fe_json_text(root);
     json_decref(root);
-    if (!text) return -1;
-    yir_str_fmt(out, "%s\n", text);
-    free(text);
+    if (!*text) return -1;
+    yir_str_fmt(out, "%s\n", (const char *)*text);
     return 0;
 }

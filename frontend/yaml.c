@@ -214,24 +214,37 @@ static int report_syntax(struct reader *r, const yaml_parser_t *p)
     return -1;
 }
 
+/* The library's memory, all of it: zeroed parsers and events may be deleted too. */
+struct library {
+    yaml_parser_t parser;
+    yaml_event_t event;
+};
+
+static void release_library(void *p)
+{
+    struct library *y = p;
+    yaml_event_delete(&y->event);
+    yaml_parser_delete(&y->parser);
+}
+
 static int read_events(struct reader *r, const char *text, size_t len)
 {
-    yaml_parser_t p;
-    if (!yaml_parser_initialize(&p))
+    struct library *y = yir_alloc(r->arena, sizeof *y);
+    yir_arena_defer(r->arena, release_library, y);
+    if (!yaml_parser_initialize(&y->parser))
         return yir_diag(r->diags, (struct yir_loc){r->file, 0, 0}, E_MEMORY, "out of memory");
-    yaml_parser_set_input_string(&p, (const unsigned char *)text, len);
+    yaml_parser_set_input_string(&y->parser, (const unsigned char *)text, len);
     int rc = 0;
     for (bool end = false; !end && rc == 0;) {
-        yaml_event_t e;
-        if (!yaml_parser_parse(&p, &e)) {
-            rc = report_syntax(r, &p);
+        if (!yaml_parser_parse(&y->parser, &y->event)) {
+            rc = report_syntax(r, &y->parser);
             break;
         }
-        rc = take_event(r, &e);
-        end = e.type == YAML_STREAM_END_EVENT;
-        yaml_event_delete(&e);
+        rc = take_event(r, &y->event);
+        end = y->event.type == YAML_STREAM_END_EVENT;
+        yaml_event_delete(&y->event);
     }
-    yaml_parser_delete(&p);
+    release_library(y);
     return rc;
 }
 

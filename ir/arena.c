@@ -25,7 +25,11 @@
 #define UNPOISON(p, n) ((void)(p), (void)(n))
 #endif
 
-enum { ALIGN = 16, FIRST_BLOCK = 64 * 1024, MAX_BLOCK = 8 * 1024 * 1024 };
+#ifndef YIR_ARENA_FIRST /* bytes; tests of failing allocations make nearly every object a block of its own */
+#define YIR_ARENA_FIRST (64 * 1024)
+#define YIR_ARENA_MOST (8 * 1024 * 1024)
+#endif
+enum { ALIGN = 16, FIRST_BLOCK = YIR_ARENA_FIRST, MAX_BLOCK = YIR_ARENA_MOST };
 
 struct block {
     struct block *prev;
@@ -171,6 +175,18 @@ void yir_arena_defer(struct yir_arena *a, void (*release)(void *), void *ptr)
     struct deferred *d = yir_alloc(a, sizeof *d);
     *d = (struct deferred){a->deferred, release, ptr};
     a->deferred = d;
+}
+
+static void free_slot(void *slot)
+{
+    free(*(void **)slot);
+}
+
+void **yir_arena_slot(struct yir_arena *a)
+{
+    void **slot = yir_alloc(a, sizeof *slot);
+    yir_arena_defer(a, free_slot, slot);
+    return slot;
 }
 
 struct yir_arena_mark yir_arena_mark(struct yir_arena *a)

@@ -35,6 +35,10 @@ YIR_PRINTF(2, 3) char *yir_format(struct yir_arena *a, const char *fmt, ...);
 /* release(ptr) runs when the arena is freed: for mappings, files, handles of libraries. */
 void yir_arena_defer(struct yir_arena *a, void (*release)(void *), void *ptr);
 
+/* A place, NULL for now, for memory that a library will malloc: what is put there is freed with the arena. Asked for
+ * before that memory exists, so that no failure comes between the two. */
+void **yir_arena_slot(struct yir_arena *a);
+
 /* Scratch use: everything allocated after the mark is given back by the reset. Deferred releases
  * registered after the mark stay registered, so none may be made between mark and reset. */
 struct yir_arena_mark yir_arena_mark(struct yir_arena *a);

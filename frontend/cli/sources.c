@@ -55,10 +55,13 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct cli_source *)a)->path, ((const struct cli_source *)b)->path);
 }
 
+/* What cannot be looked at counts: the failure is told when it is read. A link to nothing is left out. */
 static int is_file(const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+    if (stat(path, &st) != 0)
+        return errno != ENOENT;
+    return !S_ISDIR(st.st_mode);
 }
 
 static int expand_folder(struct cli_sources *s, const char *folder, struct cli_error *e)
@@ -69,7 +72,8 @@ static int expand_folder(struct cli_sources *s, const char *folder, struct cli_e
     size_t first = s->n, n = strlen(folder);
     int rc = 0;
     const char *between = n && folder[n - 1] == '/' ? "" : "/";
-    for (struct dirent *entry; rc == 0 && (entry = readdir(dir));) {
+    errno = 0;
+    for (struct dirent *entry; rc == 0 && (entry = readdir(dir)); errno = 0) {
         char *path = NULL;
         if (entry->d_name[0] == '.' || !is_picture(entry->d_name))
             continue;
@@ -80,6 +84,8 @@ static int expand_folder(struct cli_sources *s, const char *folder, struct cli_e
         else
             rc = append(s, path, e);
     }
+    if (rc == 0 && errno != 0)
+        rc = cli_fail(e, CLI_OPEN, "%s: %s", folder, strerror(errno));
     closedir(dir);
     if (rc == 0 && s->n == first)
         rc = cli_fail(e, CLI_OPEN, "%s: the folder holds no *.jpg, *.jpeg or *.png", folder);

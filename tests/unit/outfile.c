@@ -62,7 +62,7 @@ Test(outfile, safetensors_are_read_back)
     struct yir_arena *a;
     struct yir_diags *d = fresh(&a);
     for (int again = 0; again < 2; again++)
-        cr_assert_eq(fe_safetensors_write(d, in_folder("o.safetensors"), t, 3), 0);
+        cr_assert_eq(fe_safetensors_write(a, d, in_folder("o.safetensors"), t, 3), 0);
     struct readcheck r = readcheck_file(in_folder("o.safetensors"));
     cr_assert(r.w && r.w->ntensor == 3, "%s", readcheck_text(&r));
     float v[6];
@@ -73,7 +73,7 @@ Test(outfile, safetensors_are_read_back)
     readcheck_end(&r);
     cr_assert_eq(files_left(), 1u);
     const struct fe_out_tensor bad = {"\xff", YIR_U8, 0, {0}, y};
-    cr_assert_neq(fe_safetensors_write(d, in_folder("bad"), &bad, 1), 0);
+    cr_assert_neq(fe_safetensors_write(a, d, in_folder("bad"), &bad, 1), 0);
     cr_assert_eq(files_left(), 1u);
     yir_arena_free(a);
 }
