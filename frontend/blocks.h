@@ -5,7 +5,7 @@
 
 #include "modules.h"
 
-enum { FE_DEPTHWISE = 0, FE_AUTO = -1 };
+enum { FE_DEPTHWISE = -1, FE_AUTO = -1 }; /* no argument of a row is negative */
 
 struct fe_conv {
     int64_t c2, k[2], s[2];

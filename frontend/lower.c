@@ -288,9 +288,14 @@ static uint64_t count_elements(struct fe_lower *l, const int64_t *dim, int rank)
 {
     uint64_t n = 1, most = yir_limits_of(l->diags)->max_weights;
     bool ok = true;
-    for (int i = 0; i < rank; i++)
-        ok = ok && FE_HOLDS(WEIGHT_DIM, dim[i] > 0 && dim[i] <= YIR_MAX_DIM) &&
-             FE_HOLDS(WEIGHT_ELEMENTS, yir_mul_u64(n, (uint64_t)dim[i], &n));
+    for (int i = 0; i < rank; i++) {
+        if (FE_BREAKS(WEIGHT_DIM, dim[i] < 1)) {
+            fe_fail(l, E_ARGS, "%s: a weight of shape %s is not possible", l->at->path,
+                    fe_shape_text(l->arena, dim, rank));
+            return 0;
+        }
+        ok = ok && dim[i] <= YIR_MAX_DIM && yir_mul_u64(n, (uint64_t)dim[i], &n);
+    }
     if (FE_HOLDS(WEIGHTS, ok && n <= most && l->nelem + n <= most)) {
         l->nelem += n;
         return n;

@@ -46,7 +46,7 @@ struct scan {
     const uint8_t *p;
     uint64_t at, end;
     int depth;
-    uint64_t objects, max_depth;
+    uint64_t objects;
 };
 
 /* From an opening quote to behind the closing one. */
@@ -85,17 +85,20 @@ static bool skip_token(struct scan *s)
     if (c == '{') s->objects++;
     if (c == '}' || c == ']') s->depth--;
     s->at++;
-    return FE_HOLDS(ST_BALANCE, s->depth >= 0) && FE_HOLDS(ST_DEPTH, (uint64_t)s->depth <= s->max_depth);
+    return true;
 }
 
 static int check_text(struct reader *r)
 {
-    struct scan s = {.p = r->bytes, .at = 8, .end = 8 + r->header, .max_depth = r->limits->max_json_depth};
+    struct scan s = {.p = r->bytes, .at = 8, .end = 8 + r->header};
     if (FE_BREAKS(ST_BRACE, r->bytes[8] != '{')) return BAD_AT(r, 8, "the header does not begin with '{'");
     do {
         if (!skip_token(&s))
-            return BAD_AT(r, s.at, "the header nests too deeply, or has a number that is no count%s",
-                          s.depth > 0 && (uint64_t)s.depth > s.max_depth ? YIR_RAISE(max_json_depth) : "");
+            return BAD_AT(r, s.at, "the header has a number that is no count, or an open end");
+        if (FE_BREAKS(ST_DEPTH, (uint64_t)s.depth > r->limits->max_json_depth)) {
+            return yir_diag_bin(r->d, r->file, s.at, E_LIMIT, "the header nests more than %d deep%s",
+                                s.depth - 1, YIR_RAISE(max_json_depth));
+        }
         if (FE_BREAKS(ST_OBJECTS, s.objects > r->limits->max_tensors + 2)) {
             return yir_diag_bin(r->d, r->file, s.at, E_LIMIT, "more than %llu tensors%s",
                                 (unsigned long long)r->limits->max_tensors, YIR_RAISE(max_tensors));

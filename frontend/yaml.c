@@ -137,18 +137,14 @@ static int open_node(struct reader *r, enum fe_kind kind, const yaml_char_t *anc
 {
     if (check_plain_node(r, anchor, tag, at)) return -1;
     struct fe_value *v = new_value(r, kind, at);
-    const struct frame *f = r->depth ? &r->stack[r->depth - 1] : NULL;
-    if (FE_BREAKS(YAML_KEY_OPEN, f && f->v->kind == FE_DICT && !f->key))
-        return yir_diag(r->diags, v->loc, E_YAML_KEY, "a key must be a name or an integer, not %s",
-                        fe_describe(r->arena, v));
     if (add_node(r, v)) return -1;
     if (FE_BREAKS(YAML_DEPTH, (uint64_t)r->depth == r->limits->max_yaml_depth))
         return yir_diag(r->diags, v->loc, E_LIMIT, "nested more than %d deep%s", r->depth,
                         YIR_RAISE(max_yaml_depth));
     r->stack = yir_grow(r->arena, r->stack, &r->cap_stack, (size_t)r->depth + 1, sizeof *r->stack);
-    struct frame *own = &r->stack[r->depth++];
-    *own = (struct frame){.v = v};
-    if (kind == FE_DICT) fe_strmap_init(&own->seen, r->arena, 8);
+    struct frame *f = &r->stack[r->depth++];
+    *f = (struct frame){.v = v};
+    if (kind == FE_DICT) fe_strmap_init(&f->seen, r->arena, 8);
     return 0;
 }
 
