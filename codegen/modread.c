@@ -1,5 +1,7 @@
 #include "modread.h"
 
+#include "ir/limits.h"
+
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -44,7 +46,7 @@ static int check_header(struct yir_diags *d, struct cg_modview *v)
     if (h.file_size != v->size) return bad(d, v, offsetof(struct ym_header, file_size), "the file is cut or has bytes too many");
     if (check_digest(d, v, &h)) return -1;
     if (h.features) return bad(d, v, offsetof(struct ym_header, features), "needs a feature that this yoloc does not know");
-    if (h.nsection > YM_MAX_SECTIONS || h.nsection * sizeof(struct ym_section) > v->size - sizeof h)
+    if (h.nsection > yir_limits_of(d)->max_sections || h.nsection * sizeof(struct ym_section) > v->size - sizeof h)
         return bad(d, v, offsetof(struct ym_header, nsection), "more sections than the file holds");
     v->section = v->bytes + sizeof h;
     v->nsection = h.nsection;

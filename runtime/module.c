@@ -1,6 +1,8 @@
 #include "file.h"
 #include "object.h"
+#include "opts.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +110,7 @@ static yolort_status fill(yolort_module *m, const uint8_t *bytes, size_t size, c
 
 /* Takes over `file`, which may be dead: then the bytes are the caller's. */
 static yolort_status build(yolort_module **out, struct rt_block file, const uint8_t *bytes, size_t size,
-                           const struct rt_error *e)
+                           const yolort_load_opts *limits, const struct rt_error *e)
 {
     yolort_module *m = calloc(1, sizeof *m);
     if (!m) {
@@ -118,27 +120,44 @@ static yolort_status build(yolort_module **out, struct rt_block file, const uint
     m->kind = RT_MODULE_KIND;
     atomic_init(&m->refs, 1);
     m->file = file;
+    m->t.file.limits = limits;
     yolort_status s = fill(m, bytes, size, e);
     if (s) {
         rt_module_drop(m);
         return s;
     }
+    m->t.file.limits = NULL;
     rt_block_seal(&m->file);
     *out = m;
     return YOLORT_OK;
 }
 
+static const yolort_load_opts defaults = {sizeof defaults, YM_MAX_FILE, YM_MAX_MANIFEST, YM_MAX_SECTIONS};
+
+void yolort_load_opts_init(yolort_load_opts *o, size_t size)
+{
+    rt_opts_init(o, size, &defaults, sizeof defaults);
+}
+
 yolort_status yolort_load(yolort_module **out, const void *bytes, size_t size, char *error, size_t error_size)
+{
+    return yolort_load_within(out, bytes, size, NULL, error, error_size);
+}
+
+yolort_status yolort_load_within(yolort_module **out, const void *bytes, size_t size, const yolort_load_opts *opts,
+                                 char *error, size_t error_size)
 {
     struct rt_error e = {error, error_size};
     struct rt_block copy = {0};
+    yolort_load_opts own = defaults;
     RT_CHECK(&e, ARG, LOAD_NULL, out && bytes, "NULL argument");
-    if ((uintptr_t)bytes % RT_LINE == 0) return build(out, copy, bytes, size, &e);
-    RT_CHECK(&e, LIMIT, LOAD_LIMIT, size <= YM_MAX_FILE, "%zu bytes; at most %llu are allowed", size,
-             YM_MAX_FILE);
+    if (opts && rt_opts_read(&own, sizeof own, opts)) return rt_fail(&e, YOLORT_ARG, "options of another version");
+    if ((uintptr_t)bytes % RT_LINE == 0) return build(out, copy, bytes, size, &own, &e);
+    RT_CHECK(&e, LIMIT, LOAD_LIMIT, size <= own.max_bytes, "%zu bytes; at most %" PRIu64 " are allowed", size,
+             own.max_bytes);
     if (rt_block_new(&copy, size, 0)) return rt_fail(&e, YOLORT_OOM_HOST, "no memory for %zu bytes", size);
     memcpy(copy.data, bytes, size);
-    return build(out, copy, copy.data, size, &e);
+    return build(out, copy, copy.data, size, &own, &e);
 }
 
 yolort_status yolort_load_file(yolort_module **out, const char *path, char *error, size_t error_size)
@@ -148,7 +167,7 @@ yolort_status yolort_load_file(yolort_module **out, const char *path, char *erro
     struct rt_block file;
     RT_CHECK(&e, ARG, LOAD_FILE_NULL, out && path, "NULL argument");
     yolort_status s = rt_file_read(&file, path, YM_MAX_FILE, &inner);
-    if (!s) s = build(out, file, file.data, file.size, &inner);
+    if (!s) s = build(out, file, file.data, file.size, &defaults, &inner);
     return s ? rt_fail(&e, s, "%s: %s", path, text) : s;
 }
 

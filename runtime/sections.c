@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Unlimited: kinds that hold bulk data; the others are bounded by YM_MAX_MANIFEST. */
+/* Unlimited: kinds that hold bulk data; the others are bounded by max_table_bytes. */
 static const struct {
     const char *name;
     int unlimited;
@@ -55,7 +55,7 @@ static int digest_matches(const uint8_t *bytes, uint64_t size)
 #endif
 }
 
-static yolort_status check_header(const struct ym_header *h, uint64_t size, const struct rt_error *e)
+static yolort_status check_header(const struct ym_header *h, uint64_t size, uint64_t most, const struct rt_error *e)
 {
     RT_CHECK(e, FORMAT, MOD_MAGIC, size >= sizeof h->magic && !memcmp(h->magic, YM_MAGIC, sizeof h->magic),
              "not a yoloc module");
@@ -64,19 +64,19 @@ static yolort_status check_header(const struct ym_header *h, uint64_t size, cons
              "has byte order 0x%08x, this runtime reads 0x%08x", h->byte_order, YM_BYTE_ORDER);
     RT_CHECK(e, INCOMPATIBLE, MOD_FORMAT, h->format == YM_FORMAT,
              "has format version %u, this runtime reads version %u", h->format, YM_FORMAT);
-    RT_CHECK(e, LIMIT, MOD_SIZE_LIMIT, size <= YM_MAX_FILE, "%" PRIu64 " bytes; at most %llu are allowed",
-             size, YM_MAX_FILE);
+    RT_CHECK(e, LIMIT, MOD_SIZE_LIMIT, size <= most, "%" PRIu64 " bytes; at most %" PRIu64 " are allowed",
+             size, most);
     RT_CHECK(e, FORMAT, MOD_SIZE, h->file_size == size, "%" PRIu64 " bytes, but the header says %" PRIu64,
              size, h->file_size);
     return YOLORT_OK;
 }
 
-static yolort_status check_counts(const struct ym_header *h, const struct rt_error *e)
+static yolort_status check_counts(const struct ym_header *h, uint32_t most, const struct rt_error *e)
 {
     RT_CHECK(e, INCOMPATIBLE, MOD_FEATURES, !h->features, "needs reader features 0x%x, this runtime has none",
              h->features);
-    RT_CHECK(e, LIMIT, MOD_SECTIONS_LIMIT, h->nsection <= YM_MAX_SECTIONS,
-             "%u sections; at most %u are allowed", h->nsection, YM_MAX_SECTIONS);
+    RT_CHECK(e, LIMIT, MOD_SECTIONS_LIMIT, h->nsection <= most, "%u sections; at most %u are allowed",
+             h->nsection, most);
     RT_CHECK(e, LIMIT, MOD_PROGRAMS_LIMIT, h->ntarget <= YM_MAX_TARGETS,
              "%u programs; at most %u are allowed", h->ntarget, YM_MAX_TARGETS);
     RT_CHECK(e, FORMAT, MOD_PROGRAMS, h->ntarget >= 1, "no program in it");
@@ -114,9 +114,9 @@ static yolort_status check_section(const struct rt_sections *s, uint32_t i, uint
              "section %u (%s) is at %" PRIu64 " instead of %" PRIu64, i, name, r->offset, start);
     RT_CHECK(e, FORMAT, MOD_INSIDE, r->offset <= size && r->size <= size - r->offset,
              "section %u (%s) leaves the file", i, name);
-    RT_CHECK(e, LIMIT, MOD_MANIFEST_LIMIT, kinds[r->kind].unlimited || r->size <= YM_MAX_MANIFEST,
-             "section %u (%s): %" PRIu64 " bytes; at most %llu are allowed", i, name, r->size,
-             YM_MAX_MANIFEST);
+    RT_CHECK(e, LIMIT, MOD_MANIFEST_LIMIT, kinds[r->kind].unlimited || r->size <= s->limits->max_table_bytes,
+             "section %u (%s): %" PRIu64 " bytes; at most %" PRIu64 " are allowed", i, name, r->size,
+             s->limits->max_table_bytes);
     RT_CHECK(e, FORMAT, MOD_GAP, all_zero(bytes + *end, start - *end),
              "bytes between sections before section %u (%s)", i, name);
     *end = r->offset + r->size;
@@ -128,10 +128,10 @@ yolort_status rt_sections_open(struct rt_sections *s, const uint8_t *bytes, uint
 {
     s->header = (const struct ym_header *)(const void *)bytes;
     s->row = (const struct ym_section *)(const void *)(bytes + sizeof *s->header);
-    RT_TRY(check_header(s->header, size, e));
+    RT_TRY(check_header(s->header, size, s->limits->max_bytes, e));
     RT_CHECK(e, INTEGRITY, MOD_DIGEST, digest_matches(bytes, size),
              "damaged: its digest does not match its content");
-    RT_TRY(check_counts(s->header, e));
+    RT_TRY(check_counts(s->header, s->limits->max_sections, e));
     uint32_t seen[YM_MAX_TARGETS + 1] = {0};
     uint64_t end = sizeof *s->header + (uint64_t)s->header->nsection * sizeof *s->row;
     for (uint32_t i = 0; i < s->header->nsection; i++)

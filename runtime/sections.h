@@ -4,6 +4,7 @@
 
 #include "module.h"
 #include "status.h"
+#include "yolort.h"
 
 struct rt_span {
     const uint8_t *data; /* NULL: there is no such section; else 64-byte aligned when the file is */
@@ -13,9 +14,10 @@ struct rt_span {
 struct rt_sections {
     const struct ym_header *header;
     const struct ym_section *row;
+    const yolort_load_opts *limits; /* only while it is opened */
 };
 
-/* bytes: 64-byte aligned. Nothing but the header is looked at before the digest has been found right. */
+/* s->limits is set; bytes: 64-byte aligned. Nothing but the header is looked at before the digest has been found right. */
 yolort_status rt_sections_open(struct rt_sections *s, const uint8_t *bytes, uint64_t size,
                                const struct rt_error *e);
 struct rt_span rt_section(const struct rt_sections *s, uint32_t kind, uint32_t index);

@@ -64,6 +64,20 @@ YOLORT_API yolort_status yolort_load_file(yolort_module **out, const char *path,
 YOLORT_API yolort_status yolort_load(yolort_module **out, const void *bytes, size_t size, char *error,
                                      size_t error_size);
 
+/* For modules beyond what is refused by default. */
+typedef struct yolort_load_opts {
+    size_t size;              /* set by yolort_load_opts_init */
+    uint64_t max_bytes;       /* of the file: 8 GiB */
+    uint64_t max_table_bytes; /* of a section other than code, constants and weights: 16 MiB */
+    uint32_t max_sections;    /* 65536 */
+} yolort_load_opts;
+
+YOLORT_API void yolort_load_opts_init(yolort_load_opts *o, size_t size);
+
+/* yolort_load within other limits; opts NULL: the defaults. */
+YOLORT_API yolort_status yolort_load_within(yolort_module **out, const void *bytes, size_t size,
+                                            const yolort_load_opts *opts, char *error, size_t error_size);
+
 /* NULL is allowed. All contexts of the module must be freed first; otherwise the module lives on until they are. */
 YOLORT_API void yolort_module_free(yolort_module *m);
 

@@ -73,7 +73,7 @@ have_data() {
 # --- help, lists, usage ---
 accepted 'compile.*' --help
 accepted '[0-9]+\.[0-9]+\.[0-9]+' --version
-for c in compile detect run bench inspect verify weights opt devices; do
+for c in compile detect run bench inspect verify sign weights opt devices; do
     accepted "usage: yoloc $c" "$c" --help
     refused 2 001 "$c" --no-such-option
 done
@@ -85,6 +85,25 @@ accepted 'foldbn' --list-passes
 refused 2 001 --explain E999
 accepted 'known' --explain E106
 accepted 'cpu' devices
+
+# --- limits: each named, refused by that name, and raised by the option ---
+accepted 'yaml-depth +32 +512' --list-limits
+for c in compile detect run bench inspect verify sign weights opt; do
+    accepted '--limit NAME=N' "$c" --help
+done
+refused 2 001 weights models/yolov8.yaml --limit yaml-dept=40
+said 'did you mean yaml-depth'
+refused 2 001 weights models/yolov8.yaml --limit yaml-depth
+refused 2 001 weights models/yolov8.yaml --limit yaml-depth=0
+refused 1 005 weights models/yolov8.yaml --limit yaml-bytes=100
+said 'raise it with --limit yaml-bytes=N'
+refused 1 005 weights models/yolov8.yaml --limit yaml-values=9 --limit yaml-bytes=10M
+accepted 'model.0.conv.weight' weights models/yolov8.yaml --limit yaml-values=200000 --limit yaml-bytes=10M,layers=20K
+refused 1 113 compile models/yolov8.yaml --weights rule --imgsz 8224 -o "$work/out"
+said 'limit image-size=N'
+refused 1 005 compile models/yolox.yaml --weights $demo/yolox_nano.safetensors --limit tensors=10 -o "$work/out"
+refused 1 005 compile models/yolox.yaml --weights $demo/yolox_nano.safetensors --limit weights-bytes=1M -o "$work/out"
+refused 1 005 compile models/yolov8.yaml --weights rule --imgsz 64 --limit activation-bytes=1K -o "$work/out"
 "$yoloc" >"$work/stdout" 2>"$work/stderr"
 [ $? -eq 2 ] || { bad=$((bad + 1)); echo "FAIL: yoloc without words does not end with 2"; }
 

@@ -59,9 +59,15 @@ int cli_modfile_load(yolort_module **out, const struct cli_modfile *f, const cha
                      const struct cli_limits *limits, struct cli_error *e)
 {
     char text[512] = "", named[640];
-    (void)limits;
-    yolort_status s = yolort_load(out, f->bytes, f->size, text, sizeof text);
-    if (s == YOLORT_FORMAT)
+    yolort_load_opts o;
+    yolort_load_opts_init(&o, sizeof o);
+    o.max_bytes = limits->module_bytes;
+    o.max_sections = (uint32_t)limits->module_sections;
+    o.max_table_bytes = limits->module_table_bytes;
+    yolort_status s = yolort_load_within(out, f->bytes, f->size, &o, text, sizeof text);
+    if (s == YOLORT_LIMIT)
+        snprintf(named, sizeof named, "%s (raise it with --limit module-sections=N or module-table-bytes=N)", text);
+    else if (s == YOLORT_FORMAT)
         snprintf(named, sizeof named, "%s; the file looks like %s", text, cli_file_kind(f->bytes, f->size));
     else
         snprintf(named, sizeof named, "%s", text);

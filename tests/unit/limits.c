@@ -3,11 +3,19 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include <jpeglib.h>
+#include <png.h>
+
+#include "frontend/cli/image.h"
 #include "frontend/model.h"
 #include "frontend/zip.h"
+#include "modbuild.h"
+#include "picwrite.h"
 #include "ptwrite.h"
+#include "runtime/yolort.h"
 
 static struct yir_arena *a;
 static struct yir_diags *d;
@@ -211,4 +219,84 @@ Test(limits, safetensors)
     cr_assert_null(parse("safetensors-depth=2"));
     cr_assert_not(tensors(5, 0));
     cr_assert(strstr(yir_diag_at(d, yir_diag_count(d) - 1)->text, "safetensors-depth"));
+}
+
+/* --- modules and pictures ------------------------------------------------------------------------------------ */
+
+/* The runtime's own defaults are those of the table. */
+Test(limits, modules)
+{
+    struct modbuild b;
+    size_t size;
+    char text[256];
+    yolort_module *m;
+    yolort_load_opts o;
+    cr_assert_null(parse(""));
+    yolort_load_opts_init(&o, sizeof o);
+    cr_expect_eq(o.max_bytes, limits.max_module);
+    cr_expect_eq(o.max_sections, limits.max_sections);
+    cr_expect_eq(o.max_table_bytes, limits.max_table);
+    modbuild_init(&b);
+    uint8_t *bytes = modbuild_finish(&b, &size);
+    o.max_bytes = size;
+    o.max_sections = 13;
+    o.max_table_bytes = sizeof b.strings;
+    cr_assert_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_OK, "%s", text);
+    yolort_module_free(m);
+    o.max_sections = 12;
+    cr_expect_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_LIMIT);
+    o.max_sections = 13;
+    o.max_table_bytes = 40;
+    cr_expect_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_LIMIT);
+    o.max_table_bytes = sizeof b.strings;
+    o.max_bytes = size - 1;
+    cr_expect_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_LIMIT);
+    o.size = 4;
+    cr_expect_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_ARG);
+    free(bytes);
+}
+
+/* What a picture of the tests gives under --limit `text`: E_LIMIT as the number, or 0. */
+static int picture(struct picwrite p, const char *text)
+{
+    struct cli_limits l;
+    struct cli_error e;
+    struct cli_image im;
+    const struct cli_texts given = {1, {text}};
+    cr_assert_eq(cli_limits_read(&l, &given, &e), 0, "%s", e.text);
+    int rc = cli_image_decode_within(&im, "p", p.p, p.n, &l, &e);
+    if (rc != 0) cr_assert(strstr(e.text, "--limit "), "%s", e.text);
+    if (rc == 0) cli_image_free(&im);
+    return rc ? e.number : 0;
+}
+
+Test(limits, pictures)
+{
+    struct picwrite png = picwrite_png(PNG_COLOR_TYPE_RGB, 8, 0, 1);
+    struct picwrite jpeg = picwrite_jpeg(3, JCS_RGB, 0, 1);
+    cr_expect_eq(picture(png, "picture-side=19"), 0);
+    cr_expect_eq(picture(png, "picture-side=18"), CLI_LIMIT);
+    cr_expect_eq(picture(jpeg, "picture-pixels=209"), 0);
+    cr_expect_eq(picture(jpeg, "picture-pixels=208"), CLI_LIMIT);
+    cr_expect_eq(picture(jpeg, "jpeg-scans=10"), 0);
+    cr_expect_eq(picture(jpeg, "jpeg-scans=3"), CLI_LIMIT);
+    free(png.p);
+    free(jpeg.p);
+}
+
+Test(limits, given_by_the_command)
+{
+    struct cli_limits l;
+    struct cli_error e;
+    struct cli_texts given = {2, {"picture-bytes=2G", "yaml-depth=40,module-bytes=1M"}};
+    cr_assert_eq(cli_limits_read(&l, &given, &e), 0, "%s", e.text);
+    cr_expect_eq(l.picture_bytes, 2ull << 30);
+    cr_expect_eq(l.module_bytes, 1 << 20);
+    cr_expect_eq(l.pixels, 1 << 28);
+    cr_expect_str_eq(l.text, "picture-bytes=2G,yaml-depth=40,module-bytes=1M");
+    given.at[1] = "yaml-dept=40";
+    cr_assert_eq(cli_limits_read(&l, &given, &e), -1);
+    cr_expect(e.number == CLI_USAGE && strstr(e.text, "did you mean yaml-depth?"), "%s", e.text);
+    given.at[1] = repeated("", "a", 2000, "");
+    cr_assert_eq(cli_limits_read(&l, &given, &e), -1);
 }
