@@ -33,7 +33,7 @@ build() {
 
 # The command of a test of the build: its program, options, folders of inputs.
 command_of() { # NAME TEST
-    ctest --test-dir "$folder/$1" -N -V -R "^$2\$" | sed -n 's/^[0-9]*: Test command: //p'
+    ctest --test-dir "$folder/$1" -N -V -FA . -R "^$2\$" | sed -n 's/^[0-9]*: Test command: //p'
 }
 
 run() {
@@ -75,8 +75,16 @@ cover() {
         profiles+=("$folder/$t.profraw")
     done
     llvm-profdata merge -sparse "${profiles[@]}" -o "$folder/profile"
-    llvm-cov report "${objects[@]:1}" -instr-profile="$folder/profile" \
-        $(sed -n 's/^\(ir\|frontend\|codegen\|runtime\|cli\)\(\/[a-z]*\) |.*/\1\2.c/p' tests/imports.txt | sed 's/^cli/frontend\/cli/')
+    # Columns of llvm-cov: file, then count, missed and percent of regions, functions, lines, branches.
+    local readers
+    readers=$(sed -n 's/^\([a-z]*\/[a-z]*\) |.*/\1.c/p' tests/imports.txt)
+    llvm-cov report "${objects[@]}" -instr-profile="$folder/profile" | awk -v readers="$readers" '
+        BEGIN { n = split(readers, r, "\n"); for (i = 1; i <= n; i++) { sub(/^cli/, "frontend/cli", r[i]); want[r[i]] = 1 } }
+        function line(name, l, lm, b, bm) {
+            printf "%-28s %6d lines %5.1f%% %6d branches %5.1f%%\n", name, l, l ? 100 - 100 * lm / l : 100, b, b ? 100 - 100 * bm / b : 100
+        }
+        $1 in want { line($1, $8, $9, $11, $12); l += $8; lm += $9; b += $11; bm += $12 }
+        END { line("all readers", l, lm, b, bm) }'
 }
 
 case $what in
