@@ -306,7 +306,7 @@ Test(rt_context, busy)
     struct run r;
     pthread_t t;
     start_spin(n, word, &r, &t);
-    alarm(30); /* a run that is let in would spin as well */
+    alarm(10); /* a run that is let in would spin as well */
     cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_BUSY);
     cr_expect_eq(yolort_bind(n->c, MB_ECHO, echo, sizeof echo), YOLORT_BUSY);
     cr_expect_eq(yolort_profile(n->c, 1), YOLORT_BUSY);
@@ -344,7 +344,7 @@ Test(rt_context, after_fork)
     yolort_bind(n->c, MB_ECHO, echo, sizeof echo);
     int status;
     pid_t child = fork();
-    if (!child) alarm(30); /* without its threads a run would wait forever */
+    if (!child) alarm(10); /* without its threads a run would wait forever */
     if (!child) _exit(yolort_run(n->c, 1, NULL) == YOLORT_ARG && strstr(yolort_error(n->c), "fork") ? 0 : 1);
     cr_assert(waitpid(child, &status, 0) == child);
     cr_expect(WIFEXITED(status) && !WEXITSTATUS(status));

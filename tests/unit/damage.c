@@ -1,0 +1,467 @@
+/* Damaged modules as the compiler writes them: every bit of a small one, and much of a whole YOLO. Nothing of a damaged
+ * file may be loaded. */
+#include <criterion/criterion.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "longer.h"
+#include "modbuild.h"
+#include "network.h"
+
+/* The module at 64-byte aligned memory, as yolort_load reads it without a copy. */
+struct image {
+    uint8_t *bytes;
+    size_t size;
+};
+
+static void compile(struct image *im, const char *model, const char *scale, int side)
+{
+    yoloc_opts o;
+    yoloc_result r = {0};
+    yoloc_opts_init(&o, sizeof o);
+    o.scale = scale;
+    o.height = o.width = side;
+    yoloc *c = test_compiler(&o);
+    cr_assert(c);
+    yoloc_status s = yoloc_compile(c, model, "rule", &r);
+    yoloc_close(c);
+    if (s == YOLOC_RESOURCE) cr_skip("nothing here compiles for this CPU");
+    cr_assert_eq(s, YOLOC_OK);
+    im->size = r.size;
+    im->bytes = aligned_alloc(64, (r.size + 2 * 64 - 1) / 64 * 64);
+    cr_assert(im->bytes);
+    memcpy(im->bytes, r.bytes, r.size);
+    yoloc_free_result(&r);
+}
+
+static void compile_tiny(struct image *im)
+{
+    compile(im, "tests/tiny.yaml", NULL, 32);
+    cr_assert_leq(im->size, 64 << 10);
+}
+
+static yolort_status load(const struct image *im, size_t size)
+{
+    yolort_module *m = NULL;
+    yolort_status s = yolort_load(&m, im->bytes, size, NULL, 0);
+    cr_assert_eq(m != NULL, s == YOLORT_OK);
+    yolort_module_free(m);
+    return s;
+}
+
+static uint64_t next_random(uint64_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    return *seed;
+}
+
+/* Before the digest only the magic, the versions and the size are looked at. */
+static void expect_refused(const struct image *im, size_t bit)
+{
+    yolort_status s = load(im, im->size);
+    cr_assert_neq(s, YOLORT_OK, "bit %zu", bit);
+    cr_assert(bit < offsetof(struct ym_header, digest) * 8 || s == YOLORT_INTEGRITY, "bit %zu: %s", bit,
+              yolort_status_name(s));
+}
+
+Test(damage, every_bit)
+{
+    struct image im;
+    compile_tiny(&im);
+    /* A sanitizer is slow: there, every 13th, so that each place in a byte is met. */
+    size_t step = TEST_SANITIZED && test_count(1, 0) ? 13 : 1, done = 0;
+    for (size_t bit = 0; bit < im.size * 8; bit += step, done++) {
+        im.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        expect_refused(&im, bit);
+        im.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    cr_assert_geq(done, 8 * im.size / 13);
+    cr_expect_eq(load(&im, im.size), YOLORT_OK);
+    free(im.bytes);
+}
+
+/* The compiler's own reader of modules, which inspecting and compiling again use. */
+Test(damage, every_bit_to_the_compiler)
+{
+    struct image im;
+    yoloc_opts o;
+    yoloc *c = NULL;
+    compile_tiny(&im);
+    yoloc_opts_init(&o, sizeof o);
+    cr_assert_eq(yoloc_open(&c, &o), YOLOC_OK);
+    for (size_t bit = 0; bit < im.size * 8; bit += (size_t)test_count(61, 1)) {
+        yoloc_result r = {0};
+        im.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        cr_assert_eq(yoloc_inspect_text(c, im.bytes, im.size, "summary", &r), YOLOC_INPUT, "bit %zu", bit);
+        im.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    yoloc_close(c);
+    free(im.bytes);
+}
+
+/* --- random damage of a whole network ----------------------------------------------------------------------------- */
+
+enum { BLOCK = 4096 };
+
+/* `kind` of damage at a random place; what was there is kept for undo. */
+struct wound {
+    size_t at[2], size;
+    uint8_t old[2][BLOCK];
+};
+
+static void flip_bit(const struct image *im, struct wound *w, uint64_t r)
+{
+    w->size = 1;
+    im->bytes[w->at[0]] ^= (uint8_t)(1 << r % 8);
+}
+
+static void burst(const struct image *im, struct wound *w, uint64_t r)
+{
+    w->size = 1 + r % 8;
+    for (size_t i = 0; i < w->size; i++) im->bytes[w->at[0] + i] ^= (uint8_t)(1 + (r >> (8 * i) & 0xff) % 255);
+}
+
+static void swap_blocks(const struct image *im, struct wound *w, uint64_t r)
+{
+    (void)r;
+    w->size = BLOCK;
+    memcpy(im->bytes + w->at[0], w->old[1], BLOCK);
+    memcpy(im->bytes + w->at[1], w->old[0], BLOCK);
+}
+
+static void zero_block(const struct image *im, struct wound *w, uint64_t r)
+{
+    (void)r;
+    w->size = BLOCK;
+    memset(im->bytes + w->at[0], 0, BLOCK);
+}
+
+static const struct {
+    const char *name;
+    int normal, longer; /* how many */
+    int blocks;         /* at multiples of BLOCK */
+    void (*apply)(const struct image *im, struct wound *w, uint64_t r);
+} kinds[] = {
+    {"bit", 100, 20000, 0, flip_bit},
+    {"burst", 100, 20000, 0, burst},
+    {"swap", 25, 5000, 1, swap_blocks},
+    {"zeroes", 15, 2000, 1, zero_block},
+};
+
+static void choose_places(const struct image *im, struct wound *w, int blocks, uint64_t *seed)
+{
+    for (int i = 0; i < 2; i++) {
+        w->at[i] = (size_t)(next_random(seed) % (im->size - BLOCK));
+        if (blocks) w->at[i] = w->at[i] / BLOCK * BLOCK;
+        memcpy(w->old[i], im->bytes + w->at[i], BLOCK);
+    }
+}
+
+/* Overlapping places are restored in the order that undoes them. */
+static void heal(const struct image *im, const struct wound *w)
+{
+    memcpy(im->bytes + w->at[1], w->old[1], BLOCK);
+    memcpy(im->bytes + w->at[0], w->old[0], BLOCK);
+}
+
+Test(damage, random_damage)
+{
+    struct image im;
+    static struct wound w;
+    uint64_t seed = 88172645463325252u;
+    compile(&im, "models/yolov8.yaml", "n", 64);
+    cr_assert_gt(im.size, 10 << 20);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        for (int i = 0; i < test_count(kinds[k].normal, kinds[k].longer);) {
+            choose_places(&im, &w, kinds[k].blocks, &seed);
+            kinds[k].apply(&im, &w, next_random(&seed));
+            int same = !memcmp(im.bytes + w.at[0], w.old[0], BLOCK) && !memcmp(im.bytes + w.at[1], w.old[1], BLOCK);
+            if (!same) cr_assert_neq(load(&im, im.size), YOLORT_OK, "%s %d at %zu, %zu", kinds[k].name, i, w.at[0], w.at[1]);
+            i += !same;
+            heal(&im, &w);
+        }
+    }
+    cr_expect_eq(load(&im, im.size), YOLORT_OK);
+    free(im.bytes);
+}
+
+/* --- cut and extended ---------------------------------------------------------------------------------------------- */
+
+static const struct ym_section *section_at(const struct image *im, uint32_t i)
+{
+    return (const struct ym_section *)(const void *)(im->bytes + sizeof(struct ym_header)) + i;
+}
+
+static uint32_t section_count(const struct image *im)
+{
+    return ((const struct ym_header *)(const void *)im->bytes)->nsection;
+}
+
+static void expect_cut(const struct image *im, uint64_t size)
+{
+    if (size < im->size) cr_assert_eq(load(im, (size_t)size), YOLORT_FORMAT, "%llu bytes", (unsigned long long)size);
+}
+
+Test(damage, lengths)
+{
+    struct image im;
+    uint64_t seed = 7;
+    compile(&im, "models/yolov8.yaml", "n", 64);
+    for (uint32_t i = 0; i < section_count(&im); i++) {
+        const struct ym_section *s = section_at(&im, i);
+        for (int d = -1; d <= 1; d++) {
+            expect_cut(&im, s->offset + (uint64_t)d);
+            expect_cut(&im, s->offset + s->size + (uint64_t)d);
+        }
+    }
+    for (int i = 0; i < 1000; i++) expect_cut(&im, next_random(&seed) % im.size);
+    memset(im.bytes + im.size, 0, 64);
+    for (size_t more = 1; more <= 64; more++) cr_assert_eq(load(&im, im.size + more), YOLORT_FORMAT);
+    /* The same under a header that agrees and a digest that is right. */
+    struct ym_header *h = (struct ym_header *)(void *)im.bytes;
+    for (size_t size = im.size - 64; size <= im.size + 64; size += 128) {
+        h->file_size = size;
+        modbuild_sign(im.bytes, size);
+        cr_assert_eq(load(&im, size), YOLORT_FORMAT, "%zu bytes", size);
+    }
+    free(im.bytes);
+}
+
+/* --- a file that changes while it is read -------------------------------------------------------------------------- */
+
+struct race {
+    char folder[64], path[96];
+    struct image a, b; /* two good modules of one size */
+    pid_t writer;
+};
+
+/* Never ends: writes one or the other from a random place on, in pieces, and cuts the file now and then. */
+static void write_forever(const struct race *r)
+{
+    uint64_t seed = 99;
+    int fd = open(r->path, O_WRONLY);
+    alarm(600); /* should the test be killed */
+    for (;;) {
+        uint64_t v = next_random(&seed);
+        const struct image *im = v & 1 ? &r->a : &r->b;
+        size_t from = v & 6 ? 0 : (size_t)(v >> 8) % im->size, piece = 1 + (size_t)(v >> 40) % im->size;
+        if ((v & 0x38) == 0 && ftruncate(fd, (off_t)from)) _exit(1);
+        for (size_t at = from; at < im->size; at += piece) {
+            size_t n = im->size - at < piece ? im->size - at : piece;
+            if (pwrite(fd, im->bytes + at, n, (off_t)at) != (ssize_t)n) _exit(1);
+        }
+    }
+}
+
+static void start_race(struct race *r)
+{
+    const char *scratch = getenv("YOLOC_TEST_SCRATCH");
+    compile_tiny(&r->a);
+    r->b = r->a;
+    r->b.bytes = aligned_alloc(64, (r->a.size + 127) / 64 * 64);
+    memcpy(r->b.bytes, r->a.bytes, r->a.size);
+    ((struct ym_header *)(void *)r->b.bytes)->producer ^= 0x10101; /* another name for who made it */
+    modbuild_sign(r->b.bytes, r->b.size);
+    snprintf(r->folder, sizeof r->folder, "%.40s/raceXXXXXX", scratch ? scratch : "/tmp");
+    cr_assert(mkdtemp(r->folder));
+    snprintf(r->path, sizeof r->path, "%s/m.yoloc", r->folder);
+    FILE *f = fopen(r->path, "wb");
+    cr_assert(f && fwrite(r->a.bytes, 1, r->a.size, f) == r->a.size && !fclose(f));
+    r->writer = fork();
+    if (!r->writer) write_forever(r);
+    cr_assert_gt(r->writer, 0);
+}
+
+static void end_race(struct race *r)
+{
+    int status;
+    kill(r->writer, SIGKILL);
+    waitpid(r->writer, &status, 0);
+    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "the writer had to write all the time");
+    unlink(r->path);
+    rmdir(r->folder);
+    free(r->a.bytes);
+    free(r->b.bytes);
+}
+
+/* What loads is one of the two, whole. */
+Test(damage, changes_while_it_loads)
+{
+    static struct race r;
+    int seen[YOLORT_ARG + 1] = {0};
+    start_race(&r);
+    for (int i = 0; i < test_count(500, 5000); i++) {
+        yolort_module *m = NULL;
+        char text[256] = "";
+        yolort_status s = yolort_load_file(&m, r.path, text, sizeof text);
+        cr_assert(s == YOLORT_OK || s == YOLORT_INTEGRITY || s == YOLORT_IO || s == YOLORT_FORMAT, "%s", text);
+        seen[s]++;
+        if (m) cr_assert_str_eq(yolort_module_info(m)->model, "tiny");
+        yolort_module_free(m);
+    }
+    end_race(&r);
+    cr_expect_gt(seen[YOLORT_OK], 0);
+    cr_expect_gt(seen[YOLORT_INTEGRITY] + seen[YOLORT_IO] + seen[YOLORT_FORMAT], 0, "nothing was met half written");
+}
+
+/* --- a right digest over wrong tables ------------------------------------------------------------------------------ */
+
+/*
+ * Every field of every table. RUN: whatever the value, the file is refused, or runs inside its memory. LESS: so for values
+ * that are not larger. LOAD: what the machine code is handed or where it begins; code is trusted with that by nature, and
+ * the file has only to be read without harm.
+ */
+enum trust { RUN, LESS, LOAD };
+
+struct field {
+    uint32_t kind;
+    size_t row, at, width;
+    const char *name;
+    enum trust trust;
+};
+
+#define FIELD(kind, type, f, trust) {kind, sizeof(struct type), offsetof(struct type, f), sizeof((struct type *)0)->f, #f, trust}
+#define ELEMENT(kind, type, f, i, trust) {kind, sizeof(struct type), offsetof(struct type, f) + i * sizeof *((struct type *)0)->f, sizeof *((struct type *)0)->f, #f, trust}
+
+static const struct field fields[] = {
+    {0, sizeof(struct ym_section), offsetof(struct ym_section, kind), 4, "kind", RUN},
+    {0, sizeof(struct ym_section), offsetof(struct ym_section, index), 4, "index", RUN},
+    {0, sizeof(struct ym_section), offsetof(struct ym_section, offset), 8, "offset", RUN},
+    {0, sizeof(struct ym_section), offsetof(struct ym_section, size), 8, "size", RUN},
+    FIELD(YM_META, ym_meta, model, RUN), FIELD(YM_META, ym_meta, task, RUN), FIELD(YM_META, ym_meta, head, RUN),
+    FIELD(YM_META, ym_meta, letterbox, RUN), FIELD(YM_META, ym_meta, nc, RUN), FIELD(YM_META, ym_meta, height, RUN),
+    FIELD(YM_META, ym_meta, width, RUN), FIELD(YM_META, ym_meta, max_batch, RUN), FIELD(YM_META, ym_meta, stride, RUN),
+    FIELD(YM_META, ym_meta, max_det, RUN), FIELD(YM_META, ym_meta, conf, RUN), FIELD(YM_META, ym_meta, iou, RUN),
+    FIELD(YM_META, ym_meta, weights_from, RUN), FIELD(YM_META, ym_meta, options, RUN),
+    ELEMENT(YM_META, ym_meta, weights_digest, 1, RUN),
+    {YM_NAMES, 4, 0, 4, "name", RUN},
+    {YM_STRINGS, 1, 0, 1, "byte", RUN},
+    FIELD(YM_WEIGHT, ym_weight, name, RUN), FIELD(YM_WEIGHT, ym_weight, dtype, RUN), FIELD(YM_WEIGHT, ym_weight, rank, RUN),
+    ELEMENT(YM_WEIGHT, ym_weight, pad, 0, RUN), ELEMENT(YM_WEIGHT, ym_weight, dim, 0, RUN),
+    ELEMENT(YM_WEIGHT, ym_weight, dim, 5, RUN), FIELD(YM_WEIGHT, ym_weight, offset, RUN), FIELD(YM_WEIGHT, ym_weight, size, RUN),
+    FIELD(YM_TARGET, ym_target, kind, RUN), FIELD(YM_TARGET, ym_target, name, RUN), FIELD(YM_TARGET, ym_target, arch, RUN),
+    FIELD(YM_TARGET, ym_target, features, RUN), FIELD(YM_TARGET, ym_target, precision, RUN),
+    FIELD(YM_TARGET, ym_target, compiler, RUN), FIELD(YM_TARGET, ym_target, arena_size, RUN),
+    FIELD(YM_TARGET, ym_target, scratch_size, RUN), FIELD(YM_TARGET, ym_target, max_batch, RUN),
+    FIELD(YM_TARGET, ym_target, height, RUN), FIELD(YM_TARGET, ym_target, width, RUN), FIELD(YM_TARGET, ym_target, checked, RUN),
+    FIELD(YM_IO, ym_io, name, RUN), FIELD(YM_IO, ym_io, dtype, RUN), FIELD(YM_IO, ym_io, rank, RUN), FIELD(YM_IO, ym_io, flags, RUN),
+    FIELD(YM_IO, ym_io, pad, RUN), ELEMENT(YM_IO, ym_io, dim, 0, RUN), ELEMENT(YM_IO, ym_io, dim, 1, RUN),
+    ELEMENT(YM_IO, ym_io, dim, 2, RUN), ELEMENT(YM_IO, ym_io, dim, 5, RUN),
+    FIELD(YM_KERNEL, ym_kernel, name, RUN), FIELD(YM_KERNEL, ym_kernel, family, RUN), FIELD(YM_KERNEL, ym_kernel, offset, LOAD),
+    ELEMENT(YM_STEP, ym_step, need, 0, RUN), ELEMENT(YM_STEP, ym_step, need, 1, RUN), ELEMENT(YM_STEP, ym_step, want, 0, RUN),
+    ELEMENT(YM_STEP, ym_step, want, 1, RUN), FIELD(YM_STEP, ym_step, kernel, LOAD), FIELD(YM_STEP, ym_step, first_arg, LOAD),
+    FIELD(YM_STEP, ym_step, narg, LOAD), FIELD(YM_STEP, ym_step, label, RUN), FIELD(YM_STEP, ym_step, line, RUN),
+    FIELD(YM_STEP, ym_step, grain, RUN), FIELD(YM_STEP, ym_step, units, LESS), FIELD(YM_STEP, ym_step, scratch, RUN),
+    FIELD(YM_STEP, ym_step, flops, RUN), FIELD(YM_STEP, ym_step, bytes, RUN),
+    FIELD(YM_ARG, ym_arg, slot, LOAD), FIELD(YM_ARG, ym_arg, io, RUN), FIELD(YM_ARG, ym_arg, offset, RUN), FIELD(YM_ARG, ym_arg, size, RUN),
+};
+
+/* 0, all ones and powers of two with their neighbours; the value there with its neighbours, half and double of it. */
+static size_t list_values(uint64_t old, uint64_t *v)
+{
+    size_t n = 0;
+    for (int bit = 0; bit < 64; bit += bit < 8 ? 1 : bit % 8 == 7 ? 1 : 7)
+        for (int d = -1; d <= 1; d++) v[n++] = (1ull << bit) + (uint64_t)d;
+    const uint64_t near[] = {0, UINT64_MAX, old - 1, old + 1, old / 2, old * 2, old ^ 0x80, old + 64, old - 64,
+                             0x7fc00000, 0x7f800000, 0x7ff8000000000000, 0x7ff0000000000000, 0xbff0000000000000};
+    for (size_t i = 0; i < sizeof near / sizeof *near; i++) v[n++] = near[i];
+    return n;
+}
+
+enum { MOST_BYTES = 64 << 20 }; /* of memory that a run is tried with */
+
+/* Runs once with everything bound, between guard pages. Any status will do, but not a crash. */
+static void run_module(yolort_module *m)
+{
+    yolort_context *c = NULL;
+    yolort_context_opts o;
+    void *memory[YM_MAX_IO] = {0};
+    size_t n = yolort_io_count(m);
+    yolort_context_opts_init(&o, sizeof o);
+    o.threads = 1;
+    o.guard = 1;
+    if (yolort_module_info(m)->arena_bytes > MOST_BYTES || yolort_context_new(&c, m, &o)) return;
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = yolort_io_at(m, i)->bytes_per_image;
+        if (bytes <= MOST_BYTES) memory[i] = calloc(1, bytes);
+        if (memory[i]) yolort_bind(c, i, memory[i], bytes);
+    }
+    yolort_run(c, 1, NULL);
+    yolort_context_free(c);
+    for (size_t i = 0; i < n; i++) free(memory[i]);
+}
+
+struct tally {
+    long refused, run, loaded;
+};
+
+/* One value in one field; the digest is right again. */
+static void try_value(const struct image *im, const struct field *f, uint8_t *at, uint64_t value, struct tally *t)
+{
+    yolort_module *m = NULL;
+    uint64_t old = 0;
+    char text[256];
+    memcpy(&old, at, f->width);
+    memcpy(at, &value, f->width);
+    modbuild_sign(im->bytes, im->size);
+    yolort_status s = yolort_load(&m, im->bytes, im->size, text, sizeof text);
+    cr_assert_neq(s, YOLORT_INTEGRITY);
+    cr_assert(s == YOLORT_OK || s == YOLORT_FORMAT || s == YOLORT_LIMIT || s == YOLORT_INCOMPATIBLE, "%s: %s", f->name,
+              yolort_status_name(s));
+    int run = m && (f->trust == RUN || (f->trust == LESS && value <= old));
+    if (run) run_module(m);
+    t->refused += s != YOLORT_OK;
+    t->run += run;
+    t->loaded += m && !run;
+    yolort_module_free(m);
+    memcpy(at, &old, f->width);
+}
+
+static void try_row(const struct image *im, const struct field *f, uint8_t *at, struct tally *t)
+{
+    uint64_t value[128], old = 0;
+    memcpy(&old, at, f->width);
+    size_t n = list_values(old, value);
+    for (size_t i = 0; i < n; i++) {
+        if (f->width < 8) value[i] &= (1ull << 8 * f->width) - 1;
+        if (value[i] != old) try_value(im, f, at, value[i], t);
+    }
+}
+
+static void try_field(const struct image *im, const struct field *f, struct tally *t)
+{
+    uint8_t *table = im->bytes + sizeof(struct ym_header);
+    size_t size = section_count(im) * sizeof(struct ym_section);
+    for (uint32_t i = 0; f->kind && i < section_count(im); i++) {
+        if (section_at(im, i)->kind != f->kind) continue;
+        table = im->bytes + section_at(im, i)->offset;
+        size = section_at(im, i)->size;
+    }
+    size_t rows = size / f->row, most = (size_t)test_count(TEST_SANITIZED ? 3 : 8, 1 << 20);
+    size_t step = rows > most ? rows / most : 1;
+    cr_assert_gt(rows, 0, "%s", f->name);
+    for (size_t r = 0; r < rows; r += step) try_row(im, f, table + r * f->row + f->at, t);
+}
+
+Test(damage, hostile_fields)
+{
+    struct image im;
+    struct tally t = {0};
+    compile_tiny(&im);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) try_field(&im, &fields[i], &t);
+    modbuild_sign(im.bytes, im.size);
+    cr_expect_eq(load(&im, im.size), YOLORT_OK);
+    cr_expect(t.refused > 1000 && t.run > 1000 && t.loaded > 10, "%ld refused, %ld run, %ld loaded", t.refused, t.run, t.loaded);
+    printf("%ld refused, %ld run, %ld loaded only\n", t.refused, t.run, t.loaded);
+    free(im.bytes);
+}
