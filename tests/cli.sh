@@ -186,6 +186,10 @@ accepted 'yolox' inspect "$work/m.yoloc"
 accepted '.' verify "$work/m.yoloc"
 
 refused 1 '002' detect "$work/absent.yoloc" "$photos/chelsea.png"
+printf '{nc: 1, ch: 1, backbone: [[-1, 1, Conv, [8, 3, 2]]], head: [[[0], 1, Detect, [nc]]]}' >"$work/grey.yaml"
+accepted '' compile "$work/grey.yaml" --weights rule --imgsz 32 -o "$work/grey.yoloc"
+refused 1 504 detect "$work/grey.yoloc" "$photos/chelsea.png"
+said 'takes no pictures, which have three channels'
 refused 1 '501|007' detect "$demo/yolox_nano.safetensors" "$photos/chelsea.png"
 refused 1 '002' detect "$work/m.yoloc" "$work/absent.jpg"
 refused 1 '008|007' detect "$work/m.yoloc" "$work/page.pt"

@@ -55,7 +55,11 @@ static int is_picture_input(const yolort_io *io, const yolort_info *info)
 static int bind(struct cli_engine *g, const char *name, struct cli_error *e)
 {
     int in = yolort_io_find(g->module, "input_u8"), out = yolort_io_find(g->module, "decoded");
-    if (in < 0 || out < 0 || g->info->head == YOLORT_HEAD_NONE)
+    if (in < 0)
+        return cli_fail(e, CLI_RUN,
+                        "%s: takes no pictures, which have three channels; `yoloc run` takes its tensors",
+                        name);
+    if (out < 0 || g->info->head == YOLORT_HEAD_NONE)
         return cli_fail(e, CLI_RUN, "%s: finds no boxes (its task is %s)", name, g->info->task);
     const yolort_io *picture = yolort_io_at(g->module, (size_t)in),
                     *rows = yolort_io_at(g->module, (size_t)out);
