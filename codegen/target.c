@@ -142,7 +142,7 @@ static int unknown(struct yir_diags *d, const char *text)
         yir_diag_note(d, (struct yir_loc){0}, "did you mean '%s'?", near);
     else
         yir_diag_note(d, (struct yir_loc){0},
-                      "targets are cpu:native, cpu:LEVEL (x86-64-v2, x86-64-v3, x86-64-v4, aarch64) and ref");
+                      "targets are cpu:native and cpu:LEVEL (x86-64-v2, x86-64-v3, x86-64-v4, aarch64)");
     return -1;
 }
 

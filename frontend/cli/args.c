@@ -300,7 +300,8 @@ void cli_args_help_options(const struct cli_command *c, FILE *to)
 
 void cli_args_help(const struct cli_command *c, FILE *to)
 {
-    fprintf(to, "usage: yoloc %s %s%s\n\n", c->name, c->noption ? "[options] " : "", c->arguments);
+    fprintf(to, "usage: yoloc %s%s%s%s\n\n", c->name, c->noption ? " [options]" : "",
+            *c->arguments ? " " : "", c->arguments);
     print_wrapped(c->summary, 0, to);
     if (c->details) {
         fputc('\n', to);

@@ -20,7 +20,7 @@ struct options {
 static const struct cli_option rows[] = {
     {.name = "version", .letter = 'V', .value = CLI_FLAG, .group = 1, .at = AT(version),
      .help = "the version"},
-    {.name = "explain", .value = CLI_TEXT, .group = 1, .at = AT(explain), .metavar = "E021",
+    {.name = "explain", .value = CLI_TEXT, .group = 1, .at = AT(explain), .metavar = "E106",
      .help = "what a diagnostic's number means"},
     {.name = "list-ops", .value = CLI_FLAG, .group = 1, .at = AT(lists[0]), .help = "operations of the IR"},
     {.name = "list-modules", .value = CLI_FLAG, .group = 1, .at = AT(lists[1]),
@@ -48,7 +48,7 @@ static int list(const char *what, struct cli_error *e)
     return rc;
 }
 
-/* "E021", "W150", "21" */
+/* "E106", "W150", "106" */
 static int explain(const char *code, struct cli_error *e)
 {
     const char *digits = code + (isalpha((unsigned char)code[0]) ? 1 : 0);

@@ -52,7 +52,7 @@ struct cli_build {
     {.name = "no-pass", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, skip), .metavar = "NAMES", \
      .help = "leave these passes out (comma-joined)"}, \
     {.name = "pass-limit", .value = CLI_INT, .at = CLI_BUILD_AT(S, pass_limit), .low = -1, .high = 100000, \
-     .metavar = "N", .fallback = "-1", .help = "stop after N passes, to find the one at fault; -1: run all"}, \
+     .metavar = "N", .fallback = "-1", .help = "run the first N optional passes, to find the one at fault; -1: all"}, \
     {.name = "dump-after", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, dump_after), .metavar = "NAMES|all", \
      .help = "print the IR after these passes on stderr"}, \
     {.name = "time-passes", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, time_passes), \
