@@ -6,7 +6,8 @@ work=$YOLOC_TEST_SCRATCH prefix=$YOLOC_TEST_SCRATCH/prefix
 cmake --install "$build" --prefix "$prefix" >"$work/log" || { cat "$work/log"; exit 1; }
 
 for f in bin/yoloc include/yolort.h include/yoloc.h include/yolosign.h share/man/man1/yoloc.1 share/yoloc/models/yolov8.yaml \
-         share/yoloc/models/demo/NOTICE share/yoloc/models/demo/yolox_nano.safetensors; do
+         share/yoloc/models/demo/NOTICE share/yoloc/models/demo/yolox_nano.safetensors \
+         share/doc/yoloc/NOTICE share/doc/yoloc/docs/usage.md; do
     [ -f "$prefix/$f" ] || { echo "not installed: $f"; exit 1; }
 done
 lib=$(dirname "$(find "$prefix" -name libyolort.so)")
