@@ -80,7 +80,7 @@ struct fe_pickle {
     struct yir_arena *a;
     struct yir_diags *d;
     uint32_t file;
-    const struct fe_weights_limits *limits;
+    const struct yir_limits *limits;
     /* Finds the bytes of a storage that was seen for the first time; -1 after reporting. NULL: they come
      * later. */
     int (*resolve)(struct fe_pickle *p, struct fe_storage *s);

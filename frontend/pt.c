@@ -111,7 +111,7 @@ static int find_record(struct fe_pickle *p, struct fe_storage *s)
 }
 
 int fe_pt_read_zip(struct yir_arena *a, struct yir_diags *d, const uint8_t *bytes, size_t len,
-                   const struct fe_weights_limits *limits, struct fe_weights *w)
+                   const struct yir_limits *limits, struct fe_weights *w)
 {
     struct archive ar = {.zip = fe_zip_open(a, d, w->file, bytes, len, limits->allow_bad_crc)};
     struct fe_pickle p = {
@@ -216,7 +216,7 @@ static int read_storages(struct legacy *l)
 }
 
 int fe_pt_read_legacy(struct yir_arena *a, struct yir_diags *d, const uint8_t *bytes, size_t len,
-                      const struct fe_weights_limits *limits, struct fe_weights *w)
+                      const struct yir_limits *limits, struct fe_weights *w)
 {
     struct fe_pickle p = {.a = a, .d = d, .file = w->file, .limits = limits};
     struct legacy l = {.p = &p, .bytes = bytes, .len = len};

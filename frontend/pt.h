@@ -7,8 +7,8 @@
 
 /* Both fill what the file gives; w->file and w->file_size are set. -1 after reporting. */
 int fe_pt_read_zip(struct yir_arena *a, struct yir_diags *d, const uint8_t *bytes, size_t len,
-                   const struct fe_weights_limits *limits, struct fe_weights *w);
+                   const struct yir_limits *limits, struct fe_weights *w);
 int fe_pt_read_legacy(struct yir_arena *a, struct yir_diags *d, const uint8_t *bytes, size_t len,
-                      const struct fe_weights_limits *limits, struct fe_weights *w);
+                      const struct yir_limits *limits, struct fe_weights *w);
 
 #endif

@@ -16,7 +16,7 @@ struct reader {
     struct yir_arena *a;
     struct yir_diags *d;
     uint32_t file;
-    const struct fe_weights_limits *limits;
+    const struct yir_limits *limits;
     const uint8_t *bytes;
     uint64_t len, header; /* header: bytes of JSON after the count */
     json_t *json;         /* released with the arena, if not before */
@@ -328,7 +328,7 @@ static int read_all(struct reader *r, struct fe_weights *w)
 }
 
 int fe_safetensors_read(struct yir_arena *a, struct yir_diags *d, const uint8_t *bytes, size_t len,
-                        const struct fe_weights_limits *limits, struct fe_weights *w)
+                        const struct yir_limits *limits, struct fe_weights *w)
 {
     struct reader *r = yir_alloc(a, sizeof *r);
     *r = (struct reader){.a = a, .d = d, .file = w->file, .limits = limits, .bytes = bytes, .len = len};

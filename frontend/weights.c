@@ -146,7 +146,7 @@ static void set_digest(struct yir_arena *a, struct fe_weights *w)
 /* Files. */
 
 static int read_kind(struct yir_arena *a, struct yir_diags *d, const uint8_t *bytes, size_t len,
-                     const struct fe_weights_limits *limits, struct fe_weights *w)
+                     const struct yir_limits *limits, struct fe_weights *w)
 {
     const char *what;
     switch (fe_filekind_of(bytes, len, &what)) {
@@ -167,7 +167,7 @@ static int read_kind(struct yir_arena *a, struct yir_diags *d, const uint8_t *by
 
 static const struct fe_weights *read_all(struct yir_arena *a, struct yir_diags *d, const char *name,
                                          uint32_t file, const void *bytes, size_t len,
-                                         const struct fe_weights_limits *limits)
+                                         const struct yir_limits *limits)
 {
     struct weights *w = yir_alloc(a, sizeof *w);
     w->pub =
@@ -184,7 +184,7 @@ static const struct fe_weights *read_all(struct yir_arena *a, struct yir_diags *
 }
 
 const struct fe_weights *fe_weights_open(struct yir_arena *a, struct yir_diags *d, const char *path,
-                                         const struct fe_weights_limits *limits)
+                                         const struct yir_limits *limits)
 {
     const uint8_t *bytes;
     size_t len;
@@ -195,8 +195,7 @@ const struct fe_weights *fe_weights_open(struct yir_arena *a, struct yir_diags *
 }
 
 const struct fe_weights *fe_weights_read(struct yir_arena *a, struct yir_diags *d, const char *name,
-                                         const void *bytes, size_t len,
-                                         const struct fe_weights_limits *limits)
+                                         const void *bytes, size_t len, const struct yir_limits *limits)
 {
     return read_all(a, d, name, yir_diag_file(d, name, NULL, 0), bytes, len, limits);
 }

@@ -54,19 +54,16 @@ struct fe_weights {
     uint64_t file_size;
 };
 
-#define fe_weights_limits      yir_limits
-#define fe_weights_limits_init yir_limits_init
-
 /* Reads a file; the kind follows from its first bytes, not its name. NULL after reporting. limits NULL:
  * those of d. The result lives in the arena (mappings are released with it). Nothing in the file is
  * executed. */
 const struct fe_weights *fe_weights_open(struct yir_arena *a, struct yir_diags *d, const char *path,
-                                         const struct fe_weights_limits *limits);
+                                         const struct yir_limits *limits);
 
 /* The same over bytes in memory, borrowed for the life of the arena (tests, fuzzers). */
 const struct fe_weights *fe_weights_read(struct yir_arena *a, struct yir_diags *d, const char *name,
                                          const void *bytes, size_t len,
-                                         const struct fe_weights_limits *limits);
+                                         const struct yir_limits *limits);
 
 /* By exact name, or NULL. Constant time. Only for results of the two functions above. */
 const struct fe_tensor *fe_weights_find(const struct fe_weights *w, const char *name);

@@ -11,7 +11,7 @@ static struct readcheck start(void)
     return r;
 }
 
-struct readcheck readcheck_bytes(const void *bytes, size_t len, const struct fe_weights_limits *limits)
+struct readcheck readcheck_bytes(const void *bytes, size_t len, const struct yir_limits *limits)
 {
     struct readcheck r = start();
     void *copy = malloc(len ? len : 1);

@@ -12,7 +12,7 @@ struct readcheck {
 
 /* limits NULL: defaults. The bytes are copied to a block of exactly their length, so that reading past them
  * shows. */
-struct readcheck readcheck_bytes(const void *bytes, size_t len, const struct fe_weights_limits *limits);
+struct readcheck readcheck_bytes(const void *bytes, size_t len, const struct yir_limits *limits);
 struct readcheck readcheck_file(const char *path);
 
 /* Of the first report; YIR_DIAG_NONE and "" without one. */

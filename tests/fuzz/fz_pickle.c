@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint64_t used;
     struct fe_weights w = {.path = "fuzz", .file_size = size};
-    struct fe_weights_limits l = fuzz_limits();
+    struct yir_limits l = fuzz_limits();
     struct fe_pickle p = {.a = yir_arena_new(NULL, NULL), .limits = &l, .resolve = resolve};
     p.d = yir_diags_new(p.a, NULL, NULL);
     w.file = p.file = yir_diag_file(p.d, "fuzz", NULL, 0);

@@ -4,10 +4,10 @@
 
 #include "frontend/weights.h"
 
-static inline struct fe_weights_limits fuzz_limits(void)
+static inline struct yir_limits fuzz_limits(void)
 {
-    struct fe_weights_limits l;
-    fe_weights_limits_init(&l);
+    struct yir_limits l;
+    yir_limits_init(&l);
     l.allow_bad_crc = true; /* or no mutated archive would get past its checksums */
     l.max_tensor_bytes = 1 << 20;
     return l;
@@ -25,7 +25,7 @@ static inline void fuzz_weights(const void *bytes, size_t size)
 {
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     struct yir_diags *d = yir_diags_new(a, NULL, NULL);
-    struct fe_weights_limits l = fuzz_limits();
+    struct yir_limits l = fuzz_limits();
     const struct fe_weights *w = fe_weights_read(a, d, "fuzz", bytes, size, &l);
     YIR_ASSERT(w || yir_diag_errors(d) > 0);
     if (w) fuzz_read_tensors(a, w);

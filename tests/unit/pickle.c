@@ -8,14 +8,14 @@
 
 static struct yir_arena *a;
 static struct yir_diags *d;
-static struct fe_weights_limits limits;
+static struct yir_limits limits;
 static struct ptwrite w;
 
 static void setup(void)
 {
     a = yir_arena_new(NULL, NULL);
     d = yir_diags_new(a, NULL, NULL);
-    fe_weights_limits_init(&limits);
+    yir_limits_init(&limits);
     ptwrite_init(&w, a);
 }
 

@@ -299,8 +299,8 @@ Test(weights_refused, changed_pickles)
 {
     size_t len;
     uint64_t seed = 1;
-    struct fe_weights_limits limits;
-    fe_weights_limits_init(&limits);
+    struct yir_limits limits;
+    yir_limits_init(&limits);
     limits.allow_bad_crc = true;
     ptwrite_checkpoint(&w);
     uint8_t *bytes = ptwrite_zip(&w, &len);

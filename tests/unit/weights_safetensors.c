@@ -173,8 +173,8 @@ Test(weights_safetensors, size_of_the_header)
         cr_assert(!r.w && readcheck_id(&r) == E_SAFETENSORS, "%llu", (unsigned long long)sizes[i]);
         readcheck_end(&r);
     }
-    struct fe_weights_limits limits;
-    fe_weights_limits_init(&limits);
+    struct yir_limits limits;
+    yir_limits_init(&limits);
     limits.max_header = 1;
     struct readcheck r = readcheck_bytes("\2\0\0\0\0\0\0\0{}", 10, &limits);
     cr_assert(!r.w && readcheck_id(&r) == E_LIMIT);
