@@ -243,11 +243,11 @@ static struct fe_obj *tensor_of(struct fe_pickle *p, struct fe_obj *const *arg, 
     }
     const struct fe_storage *s = arg[0]->u.storage;
     struct fe_view v = {.storage = s, .dtype = e ? e->type : s->dtype};
-    if (FE_BREAKS(TSR_OFFSET_KIND, !is_int(arg[1])) || FE_BREAKS(TSR_OFFSET_SIGN, arg[1]->u.i < 0)) {
+    if (FE_BREAKS(TSR_OFFSET_KIND, !is_int(arg[1]))) {
         BAD_TENSOR(p, "a tensor's offset is no count");
         return NULL;
     }
-    v.offset = arg[1]->u.i;
+    v.offset = arg[1]->u.i; /* a negative one reaches outside any storage */
     if (!read_dims(p, arg[2], arg[3], &v)) return NULL;
     uint64_t limit = e ? (uint64_t)s->numel * s->itemsize / e->size : (uint64_t)s->numel;
     if (!read_extent(&v, limit)) {

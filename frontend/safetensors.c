@@ -198,8 +198,7 @@ static int read_range(struct reader *r, const json_t *j, struct fe_tensor *t, st
     range->end = (uint64_t)json_integer_value(end);
     range->name = t->name;
     uint64_t data = 8 + r->header;
-    if (FE_BREAKS(ST_RANGE_ORDER, range->begin > range->end) ||
-        FE_BREAKS(ST_RANGE_INSIDE, range->end > r->len - data)) {
+    if (FE_BREAKS(ST_RANGE_INSIDE, range->begin > range->end || range->end > r->len - data)) {
         return BAD(r, "the data of tensor '%s' lie outside the file: it is cut off or damaged", t->name);
     }
     if (FE_BREAKS(ST_RANGE_SIZE,
@@ -403,8 +402,8 @@ static int put_all(struct fe_outfile *o, struct yir_diags *d, const char *text, 
     return fe_outfile_commit(o, d);
 }
 
-int fe_safetensors_write(struct yir_arena *a, struct yir_diags *d, const char *path, const struct fe_out_tensor *t,
-                         size_t n)
+int fe_safetensors_write(struct yir_arena *a, struct yir_diags *d, const char *path,
+                         const struct fe_out_tensor *t, size_t n)
 {
     struct fe_outfile o;
     void **text = yir_arena_slot(a);

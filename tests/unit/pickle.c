@@ -233,6 +233,8 @@ Test(pickle, broken_code)
         ROW("X\3\0\0\0\xed\xa0\x80.", "UTF-8"),
         ROW("X\2\0\0\0\xc0\x80.", "UTF-8"),
         ROW("X\4\0\0\0\xf4\x90\x80\x80.", "UTF-8"),
+        ROW("X\4\0\0\0\xf8\x90\x80\x80.", "UTF-8"),
+        ROW("X\1\0\0\0\xc3\x85.", "UTF-8"),
         ROW("X\1\0\0\0\xc3.", "UTF-8"),
         ROW("\x8a\x21", "integer of 33"),
         ROW("\x80\2N.", "twice"),
@@ -257,6 +259,7 @@ Test(pickle, broken_code)
         ROW("a.", "stack"),
         ROW("s.", "stack"),
         ROW("h\0.", "not set"),
+        ROW("Nq\5h\3.", "not set"),
         ROW("j\xff\xff\xff\xff.", "not set"),
         ROW("Nr\xff\xff\xff\xff.", "memo index"),
         ROW("q\0.", "stack"),
@@ -281,6 +284,18 @@ Test(pickle, broken_code)
         ROW("ccollections\nOrderedDict\nNN\x86R.", "with 2 arguments"),
         ROW("c__builtin__\nset\nN\x85R.", "made from None"),
         ROW("ctorch\nSize\n(Nt\x85R.", "other things than integers"),
+        ROW("ctorch\nSize\nN\x85R.", "other things than integers"),
+        ROW("ccollections\nOrderedDict\n]c__builtin__\nset\n](K\1K\2e\x85Ra\x85R.",
+            "other things than pairs"),
+        ROW("ccollections\nOrderedDict\n]NNN\x87"
+            "a\x85R.",
+            "other things than pairs"),
+        ROW("c_codecs\nencode\nC\1aU\6latin1\x86R.", "unknown way"),
+        ROW("ccopy_reg\n_reconstructor\nNNN\x87R.", "an instance of None"),
+        ROW("ctorch._utils\n_rebuild_tensor_v3\n(NK\0K\4\x85K\1\x85\x89Nctorch\nbfloat16\ntR.",
+            "an untyped storage"),
+        ROW("ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_parameter\ncm\nC\n)NtR.",
+            "wrong arguments"),
         ROW("c_codecs\nencode\nU\1aU\5ascii\x86R.", "unknown way"),
         ROW("c_codecs\nencode\nX\2\0\0\0\xc4\x80U\6latin1\x86R.", "beyond latin1"),
         ROW("ctorch._utils\n_rebuild_parameter\nN\x89N\x87R.", "instead of a tensor"),
@@ -366,6 +381,15 @@ Test(pickle, storages_refused)
         ROW(ID(FLOAT, "U\4../0", "K\4")),
         ROW(ID(FLOAT, "U\0", "K\4")),
         ROW(ID(FLOAT, "K\0", "K\4")),
+        ROW(ID(FLOAT,
+               "C\1"
+               "0",
+               "K\4")),
+        ROW("(U\7storagec" FLOAT KEY "NK\4tQ"),
+        ROW(ID(FLOAT,
+               "U\x41"
+               "11111111111111111111111111111111111111111111111111111111111111111",
+               "K\4")),
         ROW(ID(FLOAT, KEY, "J\xff\xff\xff\xff")),
         ROW(ID(FLOAT, KEY, "N")),
         ROW(ID(FLOAT, KEY, "\x8a\x09\0\0\0\0\0\0\0\0\1")),
@@ -503,4 +527,105 @@ Test(pickle, calls_are_charged)
     ptwrite_op(&w, '.');
     cr_assert_null(load(w.code.text, w.code.len));
     cr_assert(strstr(last_report(), "go through"), "%s", last_report());
+}
+
+#define VIEW(offset, size, stride)                                                                           \
+    "ctorch._utils\n_rebuild_tensor_v2\n(" ID(FLOAT, KEY, "K\4") offset size stride "\x89NtR"
+
+Test(pickle, kinds_of_a_tensors_numbers)
+{
+    static const struct {
+        const char *ops;
+        size_t n;
+        bool good;
+    } rows[] = {
+#define ROW(ops, good) {"\x80\2" ops ".", sizeof(ops) + 2, good}
+        ROW(VIEW("K\0", ")", ")"), true),
+        ROW(VIEW("K\1", "K\3\x85", "K\1\x85"), true),
+        ROW(VIEW("\x88", ")", ")"), false),
+        ROW(VIEW("N", ")", ")"), false),
+        ROW(VIEW("K\0", "N", "N"), false),
+        ROW(VIEW("K\0", ")", "N"), false),
+        ROW(VIEW("K\0", "\x88\x85", "K\1\x85"), false),
+        ROW(VIEW("K\0", "K\1\x85", "\x88\x85"), false),
+        ROW(VIEW("K\0", "N\x85", "K\1\x85"), false),
+        ROW(VIEW("J\xff\xff\xff\xff", "K\1\x85", "K\1\x85"), false),
+        ROW(VIEW("J\xff\xff\xff\xff", "K\0\x85", "K\1\x85"), false),
+        ROW(VIEW("J\xff\xff\xff\xff", "K\2\x85", "K\1\x85"), false),
+        ROW(VIEW("K\0", "J\xff\xff\xff\x7fJ\xff\xff\xff\x7fK\3\x87", "K\0K\0K\0\x87"), false),
+        ROW("ctorch._utils\n_rebuild_tensor_v3\n(" ID(FLOAT, KEY,
+                                                      "K\4") "K\0K\4\x85K\1\x85\x89Nctorch\nbfloat16\ntR",
+            false),
+        ROW("ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_parameter\ncm\nC\n(" VIEW(
+                "K\0", ")", ")") "\x89NtNtR",
+            true),
+        ROW("ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_parameter\ncm\nC\n](" VIEW(
+                "K\0", ")", ")") "\x89NeNtR",
+            false),
+#undef ROW
+    };
+    for (size_t i = 0; i < YIR_COUNT(rows); i++)
+        cr_assert_eq(load(rows[i].ops, rows[i].n) != NULL, rows[i].good, "row %zu: %s", i, last_report());
+}
+
+Test(pickle, tensors_are_counted)
+{
+    static const char two[] = "\x80\2" VIEW("K\0", ")", ")") VIEW("K\0", ")", ")") "\x86.";
+    limits.max_tensors = 2;
+    cr_assert(load(two, sizeof two - 1), "%s", last_report());
+    limits.max_tensors = 1;
+    cr_assert_null(load(two, sizeof two - 1));
+    cr_assert(strstr(last_report(), "more than 1 tensors"), "%s", last_report());
+}
+
+#define WINDOW(view) "\x80\2(U\7storagec" FLOAT KEY "U\3cpuK\6" view "tQ."
+
+/* The sixth field of the old form's ids. */
+Test(pickle, windows_of_storages)
+{
+    static const struct {
+        const char *ops;
+        size_t n;
+        bool good;
+    } rows[] = {
+#define ROW(view, good) {WINDOW(view), sizeof(WINDOW(view)) - 1, good}
+        ROW("N", true),
+        ROW("(U\1x"
+            "K\1K\5t",
+            true),
+        ROW("(U\1x"
+            "K\6K\0t",
+            true),
+        ROW("(U\1x"
+            "K\1K\6t",
+            false),
+        ROW("(U\1x"
+            "K\7K\0t",
+            false),
+        ROW("(U\1x"
+            "J\xff\xff\xff\xffK\7t",
+            false),
+        ROW("(U\1x"
+            "K\0J\xff\xff\xff\xfft",
+            false),
+        ROW("(U\1x"
+            "K\1t",
+            false),
+        ROW("](U\1x"
+            "K\1K\5e",
+            false),
+        ROW("(U\1x"
+            "\x88\x88t",
+            false),
+        ROW("(U\1x"
+            "K\1\x88t",
+            false),
+#undef ROW
+    };
+    for (size_t i = 0; i < YIR_COUNT(rows); i++) {
+        struct fe_pickle p = {.a = a, .d = d, .limits = &limits};
+        uint64_t used;
+        const void *o = fe_pickle_load(&p, (const uint8_t *)rows[i].ops, rows[i].n, &used);
+        cr_assert_eq(o != NULL, rows[i].good, "row %zu: %s", i, last_report());
+    }
 }

@@ -104,7 +104,14 @@ Test(value, what_is_no_literal)
                                         "f(1)",      "__import__('os')",
                                         "nn.ReLU()", "1\n2",
                                         "True1",     "#x",
-                                        "[1] # c"};
+                                        "[1] # c",   "1_a",
+                                        "0xg",       "'\\xzz'",
+                                        "'\\x4'",    "'a\nb'",
+                                        "r'a\\b'",   "{1 2}",
+                                        "{1, 2}",    "-",
+                                        "+'a'",      "-[1]",
+                                        "1.5x",      "'\\U00110000'",
+                                        "0x1.8p3"};
     for (size_t i = 0; i < YIR_COUNT(texts); i++)
         cr_assert_null(fe_literal(a, texts[i], loc), "%s", texts[i]);
 }
@@ -121,6 +128,12 @@ Test(value, literals_are_bounded)
     memset(longest, ' ', sizeof longest - 2);
     longest[sizeof longest - 2] = '1';
     cr_assert_null(fe_literal(a, longest, loc));
+    memset(longest, '0', sizeof longest);
+    for (size_t n = 100; n < 200; n++) { /* a number has at most 126 digits */
+        longest[n] = 0;
+        cr_assert_eq(fe_literal(a, longest, loc) != NULL, n <= 126, "%zu", n);
+        longest[n] = '0';
+    }
 }
 
 Test(value, reading)

@@ -2,6 +2,7 @@
 
 #include <criterion/criterion.h>
 #include <string.h>
+#include <time.h>
 
 #include "ptwrite.h"
 
@@ -297,4 +298,144 @@ Test(zip, zip64_sizes)
     expect(two, len + 28, E_ZIP, "zip64 sizes");
     x[2] = 0xff;
     expect(two, len + 28, E_ZIP, "zip64 sizes");
+    x[2] = 24;
+    x[0] = 2; /* another kind of field: the sizes are nowhere */
+    expect(two, len + 28, E_ZIP, "zip64 sizes");
+}
+
+/* Counts and places of the end records, each changed alone. An archive of one form or of both. */
+Test(zip, end_records_lie)
+{
+    static const struct change changes[] = {
+        {END64, 0, 16, 1, E_ZIP, "several disks"}, {END64, 0, 20, 1, E_ZIP, "several disks"},
+        {END64, 0, 24, 1, E_ZIP, "several disks"}, {LOCATOR, 0, 16, 2, E_ZIP, "several disks"},
+        {LOCATOR, 0, 15, 0x80, E_ZIP, "locator"},  {END, 0, 6, 1, E_ZIP, "several disks"},
+        {END, 0, 10, 1, E_ZIP, "several disks"},   {END, 0, 12, 1, E_ZIP, "end records"},
+        {END, 0, 16, 1, E_ZIP, "end records"},
+    };
+    static const struct change old_form[] = {
+        {END, 0, 12, 1, E_ZIP, "not where"},
+        {END, 0, 15, 0x80, E_ZIP, "not where"},
+        {END, 0, 16, 1, E_ZIP, "not where"},
+        {END, 0, 19, 0x80, E_ZIP, "not where"},
+    };
+    check_changes(changes, YIR_COUNT(changes));
+    w.zip64 = false;
+    check_changes(old_form, YIR_COUNT(old_form));
+}
+
+static void set16(uint8_t *p, unsigned v)
+{
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+
+Test(zip, counts_of_entries)
+{
+    static const unsigned counts[] = {0, 1, 2, 4, 200, 65535};
+    static const char *const parts[] = {"empty",     "bytes after", "bytes after",
+                                        "too small", "too small",   "too small"};
+    for (size_t i = 0; i < YIR_COUNT(counts); i++) {
+        size_t len;
+        w.zip64 = false;
+        uint8_t *bytes = good(&len), *end = signature(bytes, len, END, 0);
+        set16(end + 8, counts[i]);
+        set16(end + 10, counts[i]);
+        expect(bytes, len, E_ZIP, parts[i]);
+    }
+}
+
+/* An entry that reaches into the next one, or into the directory. */
+Test(zip, entries_reach_too_far)
+{
+    static const struct change changes[] = {
+        {CENTRAL, 2, 32, 1, E_ZIP, "runs past its end"},
+        {CENTRAL, 2, 29, 1, E_ZIP, "runs past its end"},
+        {CENTRAL, 2, 31, 1, E_ZIP, "runs past its end"},
+        {LOCAL, 0, 29, 1, E_ZIP, "runs into"},
+        {LOCAL, 0, 27, 1, E_ZIP, "runs into"},
+        {LOCAL, 2, 29, 1, E_ZIP, "runs into"},
+        {CENTRAL, 0, C_START, 1, E_ZIP, "begin with its first"},
+    };
+    check_changes(changes, YIR_COUNT(changes));
+    size_t len;
+    uint8_t *bytes = good(&len), *c = signature(bytes, len, CENTRAL, 2);
+    c[C_SIZE] = c[C_PACKED] = 200;
+    expect(bytes, len, E_ZIP, "runs into");
+}
+
+/* Two entries of the directory over the same bytes, as in archives that unfold without end. */
+Test(zip, entries_overlap)
+{
+    size_t len;
+    struct ptwrite_record r[] = {{"x/aa", "0123456789", 10}, {"x/bb", "0123456789", 10}};
+    uint8_t *bytes = ptwrite_archive(&w, r, 2, &len);
+    uint8_t *first = signature(bytes, len, CENTRAL, 0), *second = signature(bytes, len, CENTRAL, 1);
+    memcpy(second + C_START, first + C_START, 4);
+    expect(bytes, len, E_ZIP, "");
+    memcpy(second + C_NAME, "x/aa", 4);
+    expect(bytes, len, E_ZIP, "");
+}
+
+/* The descriptor in its place, with each field wrong, and with the sizes of 64 bits that large entries have.
+ */
+Test(zip, descriptors)
+{
+    static const struct change changes[] = {
+        {DESCRIPTOR, 2, 0, 1, E_ZIP, "followed by"},
+        {DESCRIPTOR, 2, 4, 1, E_ZIP, "followed by"},
+        {DESCRIPTOR, 2, 8, 1, E_ZIP, "followed by"},
+        {DESCRIPTOR, 2, 12, 1, E_ZIP, "followed by"},
+    };
+    check_changes(changes, YIR_COUNT(changes));
+    size_t len, gaps[] = {8, 4, 1, 0};
+    w.zip64 = false;
+    uint8_t *one = ptwrite_archive(&w, records, 1, &len), *central = signature(one, len, CENTRAL, 0);
+    size_t head = (size_t)(central - one);
+    for (size_t i = 0; i < YIR_COUNT(gaps); i++) {
+        uint8_t *two = yir_alloc(a, len + gaps[i]), *p = two + head - 16;
+        memcpy(two, one, head);
+        memcpy(two + head + gaps[i], central, len - head);
+        memset(p + 8, 0, 8 + gaps[i]);
+        p[8] = (uint8_t)records[0].len;
+        p[gaps[i] == 8 ? 16 : 12] = (uint8_t)records[0].len;
+        set16(signature(two, len + gaps[i], END, 0) + 16, (unsigned)(head + gaps[i]));
+        bool fits = gaps[i] == 8 || gaps[i] == 0;
+        expect(two, len + gaps[i], fits ? YIR_DIAG_NONE : E_ZIP, fits ? "" : "followed by");
+        p[gaps[i] == 8 ? 16 : 12]++;
+        expect(two, len + gaps[i], E_ZIP, "followed by");
+    }
+}
+
+/* Entries whose sizes stand in the local header have no descriptor, and end where the next begins. */
+Test(zip, without_descriptors)
+{
+    size_t len;
+    w.plain = true;
+    uint8_t *bytes = good(&len);
+    uint32_t crc = ptwrite_crc(records[0].bytes, records[0].len - 1);
+    uint8_t *l = signature(bytes, len, LOCAL, 0), *c = signature(bytes, len, CENTRAL, 0);
+    l[L_SIZE]--, l[L_PACKED]--, c[C_SIZE]--, c[C_PACKED]--;
+    for (int i = 0; i < 4; i++)
+        l[L_CRC + i] = c[C_CRC + i] = (uint8_t)(crc >> (8 * i));
+    expect(bytes, len, E_ZIP, "followed by");
+}
+
+/* Refused by its directory alone: what an entry would unfold to is never looked at. */
+Test(zip, bombs_cost_nothing)
+{
+    static const unsigned methods[] = {1, 6, 8, 9, 12, 14, 93, 95, 99};
+    static uint8_t zeros[1 << 20];
+    struct ptwrite_record r = {"x/data.pkl", zeros, sizeof zeros};
+    for (size_t i = 0; i < YIR_COUNT(methods); i++) {
+        size_t len;
+        uint8_t *bytes = ptwrite_archive(&w, &r, 1, &len);
+        uint8_t *c = signature(bytes, len, CENTRAL, 0);
+        set16(signature(bytes, len, LOCAL, 0) + L_METHOD, methods[i]);
+        set16(c + C_METHOD, methods[i]);
+        memset(c + C_SIZE, 0xfe, 4);
+        clock_t start = clock();
+        expect(bytes, len, E_ZIP, "compressed");
+        cr_assert_lt((double)(clock() - start) / CLOCKS_PER_SEC, 0.01);
+    }
 }
