@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "line.h"
 #include "yolosign.h"
 
@@ -39,9 +40,13 @@ static yolosign_status read_text(const char *path, char text[YOLOSIGN_TEXT], siz
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return tell(t, YOLOSIGN_IO, path, strerror(errno));
-    const char *why = fstat(fd, &st) != 0 || (S_ISREG(st.st_mode) && read_some(fd, text, n) != 0) ? strerror(errno)
-                      : !S_ISREG(st.st_mode)                                                       ? "not a regular file"
-                                                                                                   : NULL;
+    const char *why = NULL;
+    if (fstat(fd, &st) != 0)
+        why = strerror(errno);
+    else if (!SIGN_HOLDS(SIGN_FILE_REGULAR, S_ISREG(st.st_mode)))
+        why = "not a regular file";
+    else if (read_some(fd, text, n) != 0)
+        why = strerror(errno);
     close(fd);
     return why ? tell(t, YOLOSIGN_IO, path, why) : YOLOSIGN_OK;
 }

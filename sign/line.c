@@ -3,6 +3,7 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "check.h"
 #include "yolosign.h"
 
 void sign_line_put(const struct sign_kind *k, const unsigned char *bytes, char *text)
@@ -21,11 +22,12 @@ int sign_line_get(const struct sign_kind *k, const char *text, size_t n, unsigne
 {
     char again[YOLOSIGN_TEXT];
     size_t head = strlen(k->name) + 1, got = 0;
-    if (n != head + 2 * k->bytes + 1) return -1;
+    if (!SIGN_HOLDS(SIGN_LENGTH, n == head + 2 * k->bytes + 1)) return -1;
     if (sodium_hex2bin(bytes, k->bytes, text + head, 2 * k->bytes, NULL, &got, NULL) != 0 || got != k->bytes) return -1;
     sign_line_put(k, bytes, again);
-    int differs = sodium_memcmp(text, again, n);
+    int same = sodium_memcmp(text, again, n) == 0;
     sodium_memzero(again, sizeof again);
-    if (differs) sodium_memzero(bytes, k->bytes);
-    return differs ? -1 : 0;
+    if (SIGN_HOLDS(SIGN_CANONICAL, same)) return 0;
+    sodium_memzero(bytes, k->bytes);
+    return -1;
 }

@@ -3,6 +3,7 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "check.h"
 #include "line.h"
 
 #define ID_BYTES 8
@@ -56,9 +57,9 @@ static yolosign_status get_secret(const char *text, size_t n, unsigned char sk[c
     unsigned char pk[crypto_sign_PUBLICKEYBYTES], again[crypto_sign_SECRETKEYBYTES];
     if (sign_line_get(&secret_key, text, n, sk) != 0) return YOLOSIGN_FORMAT;
     crypto_sign_seed_keypair(pk, again, sk);
-    int differs = sodium_memcmp(sk, again, sizeof again);
+    int same = sodium_memcmp(sk, again, sizeof again) == 0;
     sodium_memzero(again, sizeof again);
-    return differs ? YOLOSIGN_FORMAT : YOLOSIGN_OK;
+    return SIGN_HOLDS(SIGN_SECRET, same) ? YOLOSIGN_OK : YOLOSIGN_FORMAT;
 }
 
 yolosign_status yolosign_make(const char *secret, size_t n, const void *bytes, size_t size,
@@ -85,8 +86,9 @@ yolosign_status yolosign_check(const char *pub, size_t npub, const char *signatu
     if (sodium_init() < 0) return YOLOSIGN_RESOURCE;
     if (sign_line_get(&public_key, pub, npub, pk) != 0) return YOLOSIGN_FORMAT;
     if (sign_line_get(&signature_of, signature, nsignature, sig) != 0) return YOLOSIGN_FORMAT;
-    if (memcmp(sig, pk, ID_BYTES) != 0) return YOLOSIGN_KEY;
-    return crypto_sign_verify_detached(sig + ID_BYTES, bytes, size, pk) == 0 ? YOLOSIGN_OK : YOLOSIGN_MISMATCH;
+    if (!SIGN_HOLDS(SIGN_KEY, memcmp(sig, pk, ID_BYTES) == 0)) return YOLOSIGN_KEY;
+    int right = crypto_sign_verify_detached(sig + ID_BYTES, bytes, size, pk) == 0;
+    return SIGN_HOLDS(SIGN_VERIFY, right) ? YOLOSIGN_OK : YOLOSIGN_MISMATCH;
 }
 
 int sign_is_public(const char *text, size_t n)
