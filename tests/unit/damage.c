@@ -465,3 +465,106 @@ Test(damage, hostile_fields)
     printf("%ld refused, %ld run, %ld loaded only\n", t.refused, t.run, t.loaded);
     free(im.bytes);
 }
+
+/* --- the same for the compiler's reader ---------------------------------------------------------------------------- */
+
+struct refusal {
+    uint32_t kind;    /* of the section; 0: the header; SECTION_ROW + kind: its row in the table of sections */
+    size_t at, width; /* of the field */
+    uint64_t value;
+    const char *part; /* of the text */
+};
+
+enum { SECTION_ROW = 100, GONE = 99 /* a kind of section that nobody asks for */ };
+
+#define HEADER(f) 0, offsetof(struct ym_header, f), sizeof((struct ym_header *)0)->f
+#define ROW(kind, f) SECTION_ROW + kind, offsetof(struct ym_section, f), sizeof((struct ym_section *)0)->f
+#define META(f) YM_META, offsetof(struct ym_meta, f), sizeof((struct ym_meta *)0)->f
+#define WEIGHT(f) YM_WEIGHT, offsetof(struct ym_weight, f), sizeof((struct ym_weight *)0)->f
+
+/* clang-format off */
+static const struct refusal refusals[] = {
+    {HEADER(magic), 0, "not a module of yoloc"},
+    {HEADER(byte_order), 0x04030201, "byte order 0x04030201; this yoloc reads 0x01020304"},
+    {HEADER(format), 2, "format 2; this yoloc reads format 1"},
+    {HEADER(file_size), 64, "cut or has bytes too many"},
+    {HEADER(features), 4, "needs reader features 0x4; this yoloc has none"},
+    {HEADER(nsection), 65537, "more sections than are allowed"},
+    {HEADER(nsection), 65535, "more sections than the file holds"},
+    {ROW(YM_META, offset), 1ull << 40, "a section is not inside the file"},
+    {ROW(YM_META, size), UINT64_MAX, "a section is not inside the file"},
+    {ROW(YM_META, offset), 1, "a section is not aligned"},
+    {ROW(YM_STRINGS, kind), GONE, "the strings do not end"},
+    {ROW(YM_STRINGS, size), 0, "the strings do not end"},
+    {ROW(YM_META, kind), GONE, "no description of the model"},
+    {ROW(YM_META, size), 8, "no description of the model"},
+    {META(nc), 0xffffffff, "not as many names"},
+    {META(nc), 1 << 30, "not as many names"},
+    {META(height), 0, "makes no sense"},
+    {META(max_batch), 65537, "makes no sense"},
+    {ROW(YM_IR, kind), GONE, "the module holds no IR"},
+    {ROW(YM_WEIGHT, kind), GONE, "stripped of its canonical weights"},
+    {ROW(YM_WEIGHTS, kind), GONE, "stripped of its canonical weights"},
+    {WEIGHT(dtype), 200, "a weight has an unknown type"},
+    {WEIGHT(rank), 1, "a weight has not the dims"},
+    {WEIGHT(dim[0]), 1 << 20, "a weight has not the dims"},
+    {WEIGHT(size), 4, "a weight has not the size of its type"},
+    {WEIGHT(offset), 1ull << 40, "a weight lies outside the file"},
+    {WEIGHT(name), 0, "a weight of the network is missing"},
+};
+/* clang-format on */
+
+static void keep_text(void *user, const yoloc_diag *d)
+{
+    if (d->severity == 2) snprintf(user, 512, "%s", d->text);
+}
+
+/* `text` has 512 bytes. */
+static yoloc_status recompile(const struct image *im, char *text)
+{
+    yoloc_opts o;
+    yoloc_result r = {0};
+    yoloc *c = NULL;
+    text[0] = 0;
+    yoloc_opts_init(&o, sizeof o);
+    o.diag = keep_text;
+    o.user = text;
+    cr_assert_eq(yoloc_open(&c, &o), YOLOC_OK);
+    yoloc_status s = yoloc_recompile(c, im->bytes, im->size, &r);
+    yoloc_free_result(&r);
+    yoloc_close(c);
+    return s;
+}
+
+static uint8_t *place_of(const struct image *im, const struct refusal *f)
+{
+    uint32_t kind = f->kind > SECTION_ROW ? f->kind - SECTION_ROW : f->kind, i = 0;
+    if (!kind) return im->bytes + f->at;
+    while (i < section_count(im) && section_at(im, i)->kind != kind) i++;
+    cr_assert_lt(i, section_count(im));
+    if (kind == f->kind) return im->bytes + section_at(im, i)->offset + f->at;
+    return im->bytes + sizeof(struct ym_header) + i * sizeof(struct ym_section) + f->at;
+}
+
+Test(damage, compiler_refuses)
+{
+    struct image im;
+    char text[512];
+    compile_tiny(&im);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *f = &refusals[i];
+        uint64_t old = 0;
+        uint8_t *at = place_of(&im, f);
+        memcpy(&old, at, f->width);
+        memcpy(at, &f->value, f->width);
+        modbuild_sign(im.bytes, im.size);
+        cr_expect_eq(recompile(&im, text), YOLOC_INPUT, "%s", f->part);
+        cr_expect(strstr(text, f->part), "\"%s\" is not in \"%s\"", f->part, text);
+        memcpy(at, &old, f->width);
+    }
+    struct refusal model = {META(model), 0, ""};
+    memset(place_of(&im, &model), 0xff, 4); /* a string outside is the empty one */
+    modbuild_sign(im.bytes, im.size);
+    cr_expect_eq(recompile(&im, text), YOLOC_OK, "%s", text);
+    free(im.bytes);
+}
