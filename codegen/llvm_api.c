@@ -40,6 +40,11 @@ static void *open_library(struct yir_diags *d)
     for (size_t i = 0; i < YIR_COUNT(sonames); i++) {
         void *lib = dlopen(sonames[i], HOW);
         if (lib) return lib;
+        const char *why = dlerror(); /* a library that is there may still find no memory */
+        if (why && !strstr(why, "cannot open shared object file: No such file")) {
+            yir_diag(d, (struct yir_loc){0}, E_LLVM, "the LLVM library can't be loaded: %s", why);
+            return NULL;
+        }
     }
     yir_diag(d, (struct yir_loc){0}, E_LLVM,
              "no LLVM library found (%s and others were tried); set YOLOC_LIBLLVM to the path of one",
