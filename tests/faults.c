@@ -1,5 +1,5 @@
 /*
- * Every allocation and every file call of a command fails once: faults memory|files|files-long|memory-long
+ * Every allocation and every file call of a command fails once: faults memory|files|memory-long|files-long|storm [NAME]
  *
  * The words of the table below are run as `yoloc` would run them, in this process, again and again; call n fails,
  * alone or with all after it. Wanted: the words succeed with the same output as ever, or end with one clear error
@@ -9,10 +9,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -316,6 +318,29 @@ static void file_loops(const struct scenario *s)
     loop(s, (struct fault){.of = FAULT_IO, .cut = 1, .onwards = 1});
 }
 
+/* A timer that goes off a thousand times a second, with a handler after which calls are not restarted. */
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+static void storm(const struct scenario *s)
+{
+    const struct sigaction action = {.sa_handler = on_alarm};
+    const struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    const struct fault none = {0};
+    measure(s, FAULT_IO);
+    sigaction(SIGALRM, &action, NULL);
+    for (int i = 0; i < (s->heavy ? 2 : 20); i++) {
+        prepare();
+        setitimer(ITIMER_REAL, &often, NULL);
+        perform(s, NULL, &now);
+        setitimer(ITIMER_REAL, &never, NULL);
+        if (now.code != 0 || !same_but_time(s))
+            failed(s, &none, "does not work while a timer interrupts");
+    }
+}
+
 /* --- the files of the scratch folder --- */
 
 static void write_file(const char *path, const void *bytes, size_t n)
@@ -436,6 +461,8 @@ int main(int argc, char **argv)
             continue;
         if (strncmp(what, "memory", 6) == 0)
             memory_loops(s);
+        else if (strcmp(what, "storm") == 0)
+            storm(s);
         else
             file_loops(s);
     }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -149,6 +150,21 @@ static struct entry *list_entries(const struct cli_cache *c, size_t *n)
     return all;
 }
 
+/* What killed writers left: temporary names are an entry's with a dot and more behind. */
+static void sweep(const struct cli_cache *c)
+{
+    enum { STALE = 3600 }; /* seconds; no write takes as long */
+    DIR *dir = opendir(c->folder);
+    for (struct dirent *d; dir && (d = readdir(dir));) {
+        struct stat st;
+        if (strstr(d->d_name, SUFFIX ".") && fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode) && st.st_mtim.tv_sec < time(NULL) - STALE)
+            unlinkat(dirfd(dir), d->d_name, 0);
+    }
+    if (dir)
+        closedir(dir);
+}
+
 /* A reader that has an entry open keeps its bytes, so removing is always safe. */
 static void shrink(const struct cli_cache *c)
 {
@@ -167,16 +183,26 @@ static void shrink(const struct cli_cache *c)
     free(all);
 }
 
+/* Closed to others whatever the umask is, as an entry that they could write to is not trusted. */
+static int write_entry(const char *path, const void *bytes, size_t size, struct cli_error *e)
+{
+    struct cli_output o;
+    if (cli_output_open(&o, path, e) != 0)
+        return -1;
+    o.mode = 0600;
+    fwrite(bytes, 1, size, o.stream);
+    return cli_output_commit(&o, e);
+}
+
 void cli_cache_put(const struct cli_cache *c, const char *key, const void *bytes, size_t size)
 {
     struct cli_error e;
     char *path = c->folder ? cli_path_join(c->folder, key, SUFFIX) : NULL;
-    if (!path || (long long)size > CLI_CACHE_LIMIT / 2) {
-        free(path);
-        return;
+    if (path && (long long)size <= CLI_CACHE_LIMIT / 2) {
+        if (write_entry(path, bytes, size, &e) != 0)
+            cli_warn("the cache was not written: %s", e.text);
+        sweep(c);
+        shrink(c);
     }
-    if (cli_file_write(path, bytes, size, &e) != 0)
-        cli_warn("the cache was not written: %s", e.text);
     free(path);
-    shrink(c);
 }

@@ -2,12 +2,15 @@
 #include "commands.h"
 #include "compiler.h"
 #include "fileio.h"
+#include "host.h"
 #include "interrupt.h"
 #include "modfile.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MODULE_MAGIC "YOLOCMOD"
 
@@ -56,11 +59,10 @@ static char *default_output(const char *model)
 static int is_module(const char *path)
 {
     char head[sizeof MODULE_MAGIC - 1];
-    FILE *f = fopen(path, "rb");
-    int yes =
-        f && fread(head, 1, sizeof head, f) == sizeof head && memcmp(head, MODULE_MAGIC, sizeof head) == 0;
-    if (f)
-        fclose(f);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* never waits for a FIFO's writer */
+    int yes = fd >= 0 && read(fd, head, sizeof head) == sizeof head && memcmp(head, MODULE_MAGIC, sizeof head) == 0;
+    if (fd >= 0)
+        close(fd);
     return yes;
 }
 
@@ -102,7 +104,7 @@ static int build(struct cli_compiler *c, const struct options *o, const char *mo
         rc = cli_compiler_check(c, yoloc_write_file(c->handle, output, module.bytes, module.size), e);
         cli_interrupt_release();
     }
-    if (rc == 0)
+    if (rc == 0 && cli_host_has_output())
         printf("%s: %.1f MB, compiled in %.1f s\n", output, (double)module.size / 1e6, cli_seconds() - start);
     yoloc_free_result(&module);
     return rc;

@@ -1,5 +1,6 @@
 /* EXIF is a TIFF block: byte order, then directories of 12-byte entries {tag, type, count, value}.
  * Orientation is a SHORT in the first directory. Everything is read through bounds-checked accessors. */
+#include "check.h"
 #include "image.h"
 
 #include <string.h>
@@ -15,7 +16,7 @@ struct tiff {
 
 static int get16(const struct tiff *t, size_t at, unsigned *out)
 {
-    if (at > t->size || t->size - at < 2)
+    if (!CLI_HOLDS(EXIF_INSIDE, at <= t->size && t->size - at >= 2))
         return -1;
     const uint8_t *p = t->p + at;
     *out = t->big ? (unsigned)(p[0] << 8 | p[1]) : (unsigned)(p[1] << 8 | p[0]);
@@ -35,7 +36,7 @@ static int find_orientation(const struct tiff *t)
 {
     unsigned magic, entries, tag, type, value;
     uint32_t dir, count;
-    if (get16(t, 2, &magic) != 0 || magic != 42 || get32(t, 4, &dir) != 0 || get16(t, dir, &entries) != 0)
+    if (get16(t, 2, &magic) != 0 || !CLI_HOLDS(EXIF_MAGIC, magic == 42) || get32(t, 4, &dir) != 0 || get16(t, dir, &entries) != 0)
         return 1;
     for (size_t i = 0; i < entries; i++) {
         size_t at = (size_t)dir + 2 + 12 * i;
@@ -45,14 +46,16 @@ static int find_orientation(const struct tiff *t)
             continue;
         if (get16(t, at + 2, &type) != 0 || get32(t, at + 4, &count) != 0 || get16(t, at + 8, &value) != 0)
             return 1;
-        return type == TYPE_SHORT && count == 1 && value >= 1 && value <= 8 ? (int)value : 1;
+        int kept = CLI_HOLDS(EXIF_TYPE, type == TYPE_SHORT) && CLI_HOLDS(EXIF_COUNT, count == 1) &&
+                   CLI_HOLDS(EXIF_VALUE, value >= 1 && value <= 8);
+        return kept ? (int)value : 1;
     }
     return 1;
 }
 
 int cli_exif_orientation(const uint8_t *tiff, size_t size)
 {
-    if (size < 8 || (memcmp(tiff, "II", 2) != 0 && memcmp(tiff, "MM", 2) != 0))
+    if (size < 8 || !CLI_HOLDS(EXIF_ORDER, memcmp(tiff, "II", 2) == 0 || memcmp(tiff, "MM", 2) == 0))
         return 1;
     struct tiff t = {tiff, size, tiff[0] == 'M'};
     return find_orientation(&t);

@@ -1,9 +1,25 @@
 #include "host.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+void cli_host_streams(void)
+{
+    static const int modes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd < 3; fd++) {
+        if (fcntl(fd, F_GETFD) < 0)
+            open("/dev/null", modes[fd]); /* takes the lowest free number, which is fd */
+    }
+}
+
+int cli_host_has_output(void)
+{
+    int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
 
 int cli_host_threads(void)
 {

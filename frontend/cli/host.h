@@ -4,6 +4,13 @@
 
 #include <stddef.h>
 
+/* Puts something in the place of standard streams that the caller closed, so that no output file gets their
+ * numbers: reading finds the end, writing to standard output fails, standard error goes nowhere. */
+void cli_host_streams(void);
+
+/* Whether standard output was open at the start; else there is nobody to tell. */
+int cli_host_has_output(void);
+
 /* Cores this process may use. */
 int cli_host_threads(void);
 

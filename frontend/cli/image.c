@@ -1,5 +1,6 @@
 #include "image.h"
 
+#include "check.h"
 #include "fileio.h"
 
 #include <stdlib.h>
@@ -84,9 +85,10 @@ const char *cli_file_kind(const uint8_t *bytes, size_t size)
 int cli_image_alloc_within(struct cli_image *out, const char *name, uint64_t width, uint64_t height,
                            const struct cli_limits *l, struct cli_error *e)
 {
-    if (width == 0 || height == 0)
+    if (!CLI_HOLDS(IMG_EMPTY, width != 0 && height != 0))
         return cli_fail(e, CLI_IMAGE, "%s: the picture has no pixels", name);
-    if (width > l->side || height > l->side || width * height > l->pixels)
+    if (!CLI_HOLDS(IMG_SIDES, width <= l->side && height <= l->side) ||
+        !CLI_HOLDS(IMG_PIXELS, width * height <= l->pixels))
         return cli_fail(e, CLI_LIMIT,
                         "%s: %llu x %llu pixels; the limits are %llu a side and %llu in all "
                         "(--limit picture-side=N, picture-pixels=N)",

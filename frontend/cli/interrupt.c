@@ -15,9 +15,10 @@ static void on_signal(int number)
 
 void cli_interrupt_install(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
+    signal(SIGXFSZ, SIG_IGN); /* a file that gets too large is a failed write */
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction before;
         /* nohup and background shells ignore some on purpose */

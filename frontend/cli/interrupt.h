@@ -1,4 +1,4 @@
-/* SIGINT, SIGTERM and SIGHUP end the command with code 128 + signal: at once, except while an output file is
+/* SIGINT, SIGTERM, SIGHUP and SIGPIPE end the command with code 128 + signal: at once, except while an output file is
  * being written under its temporary name; then as soon as that is finished or removed. */
 #ifndef CLI_INTERRUPT_H
 #define CLI_INTERRUPT_H

@@ -1,5 +1,6 @@
 /* JPEG by libjpeg-turbo, with its defaults (accurate integer DCT, triangle chroma upsampling), from memory.
  * The library reports through callbacks; a fatal one jumps back to decode. */
+#include "check.h"
 #include "image.h"
 
 #include <setjmp.h>
@@ -52,7 +53,7 @@ static void on_message(j_common_ptr jpeg, int level)
     jpeg->err->num_warnings++;
     if (jpeg->err->msg_code == JWRN_JPEG_EOF)
         d->truncated = 1;
-    if (d->truncated && d->jpeg.output_scanline < d->jpeg.output_height)
+    if (!CLI_HOLDS(JPEG_END, !d->truncated || d->jpeg.output_scanline >= d->jpeg.output_height))
         on_error(jpeg);
 }
 
@@ -65,7 +66,7 @@ static void on_output(j_common_ptr jpeg)
 static void on_progress(j_common_ptr jpeg)
 {
     struct decoder *d = jpeg->client_data;
-    if ((uint64_t)d->jpeg.input_scan_number <= d->limits->scans)
+    if (CLI_HOLDS(JPEG_SCANS, (uint64_t)d->jpeg.input_scan_number <= d->limits->scans))
         return;
     d->scans_exceeded = 1;
     on_error(jpeg);

@@ -1,4 +1,5 @@
 #include "commands.h"
+#include "host.h"
 #include "interrupt.h"
 #include "nearest.h"
 
@@ -86,6 +87,7 @@ int main(int argc, char **argv)
 {
     struct cli_error e = {0};
     const char *const *args = (const char *const *)argv;
+    cli_host_streams();
     cli_interrupt_install();
     if (argc < 2) {
         print_help(stderr);

@@ -1,5 +1,6 @@
 /* PNG by libpng: to 8-bit RGB as OpenCV's imread makes it (high byte of 16, alpha dropped, no gamma), and
  * back. */
+#include "check.h"
 #include "fileio.h"
 #include "image.h"
 
@@ -20,6 +21,8 @@ struct reader {
     struct cli_error *error;
 };
 
+#define TRUNCATED "%s: truncated PNG: the file ends before the picture does"
+
 static void on_warning(png_structp png, png_const_charp text)
 {
     (void)png;
@@ -33,7 +36,7 @@ static void on_read_error(png_structp png, png_const_charp text)
         cli_fail(r->error, CLI_LIMIT, "%s: PNG exceeds a limit: %s (--limit png-chunks=N, png-chunk-bytes=N)", r->name,
                  text);
     else if (r->at > r->size)
-        cli_fail(r->error, CLI_IMAGE, "%s: truncated PNG: the file ends before the picture does", r->name);
+        cli_fail(r->error, CLI_IMAGE, TRUNCATED, r->name);
     else
         cli_fail(r->error, CLI_IMAGE, "%s: damaged PNG: %s", r->name, text);
     png_longjmp(png, 1);
@@ -42,12 +45,37 @@ static void on_read_error(png_structp png, png_const_charp text)
 static void on_read(png_structp png, png_bytep out, size_t n)
 {
     struct reader *r = png_get_io_ptr(png);
-    if (n > r->size - r->at) {
+    if (!CLI_HOLDS(PNG_END, n <= r->size - r->at)) {
         r->at = r->size + 1;
         png_error(png, "end of file");
     }
     memcpy(out, r->bytes + r->at, n);
     r->at += n;
+}
+
+/* libpng makes and clears room for a chunk before it knows that the file has as many bytes, and only warns of one beyond
+ * its limit: a few bytes could cost 2 GiB. */
+static int check_chunks(const struct reader *r)
+{
+    const uint64_t most = r->limits->chunks, most_bytes = r->limits->chunk_bytes;
+    uint64_t others = 0;
+    for (size_t at = 8; r->size - at >= 8 && memcmp(r->bytes + at + 4, "IEND", 4) != 0;) {
+        const uint8_t *chunk = r->bytes + at;
+        uint32_t len = png_get_uint_32(chunk);
+        int picture = memcmp(chunk + 4, "IDAT", 4) == 0;
+        others += !picture;
+        if (!CLI_HOLDS(PNG_CHUNK_COUNT, others <= most))
+            return cli_fail(r->error, CLI_LIMIT, "%s: more than %llu PNG chunks" CLI_RAISE("png-chunks"), r->name,
+                            (unsigned long long)most);
+        if (!CLI_HOLDS(PNG_CHUNK_BYTES, picture || len <= most_bytes))
+            return cli_fail(r->error, CLI_LIMIT, "%s: a PNG chunk of %lu bytes, more than %llu" CLI_RAISE("png-chunk-bytes"),
+                            r->name, (unsigned long)len, (unsigned long long)most_bytes);
+        if (!CLI_HOLDS(PNG_CHUNK, len <= r->size - at - 8))
+            return cli_fail(r->error, CLI_IMAGE, TRUNCATED, r->name);
+        at += 8 + (size_t)len;
+        at += r->size - at < 4 ? r->size - at : 4; /* checksum */
+    }
+    return 0;
 }
 
 static void set_transforms(png_structp png, int colour, int bits)
@@ -115,7 +143,9 @@ int cli_png_decode(struct cli_image *out, int *orientation, const char *name, co
     struct reader r = {.bytes = bytes, .size = size, .name = name, .limits = l, .error = e};
     r.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, on_read_error, on_warning);
     r.info = r.png ? png_create_info_struct(r.png) : NULL;
-    int rc = r.info ? decode(&r, out, orientation) : cli_fail(e, CLI_MEMORY, "%s: out of memory", name);
+    int rc = r.info ? check_chunks(&r) : cli_fail(e, CLI_MEMORY, "%s: out of memory", name);
+    if (rc == 0)
+        rc = decode(&r, out, orientation);
     if (r.png)
         png_destroy_read_struct(&r.png, r.info ? &r.info : NULL, NULL);
     free(r.rows);
@@ -135,6 +165,7 @@ static void on_write_error(png_structp png, png_const_charp text)
 {
     struct writer *w = png_get_error_ptr(png);
     cli_fail(w->error, CLI_WRITE, "%s: %s", w->file.path, text);
+    w->error->exit_code = CLI_NO_RESOURCE; /* a full disk is no fault of the input */
     png_longjmp(png, 1);
 }
 

@@ -2,10 +2,12 @@
 #include "frontend/cli/fileio.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static char above[64], folder[96];
@@ -111,4 +113,56 @@ Test(cli_cache, no_folder_at_all)
     setenv("XDG_CACHE_HOME", "relative", 1);
     cli_cache_open(&c);
     cr_expect_null(c.folder);
+}
+
+/* A umask that lets others write must not make entries that are then refused. */
+Test(cli_cache, entries_are_closed_to_others)
+{
+    struct cli_cache c;
+    struct stat st;
+    char key[64];
+    umask(0);
+    cli_cache_open(&c);
+    key_of(key, "module", 64, 96);
+    cli_cache_put(&c, key, "compiled", 8);
+    char *path = cli_cache_find(&c, key);
+    cr_assert_not_null(path);
+    cr_assert_eq(stat(path, &st), 0);
+    cr_expect_eq(st.st_mode & 0777, 0600);
+    free(path);
+    cli_cache_close(&c);
+}
+
+static void make_file(const char *name, time_t age)
+{
+    char path[160];
+    struct timespec times[2] = {{.tv_sec = time(NULL) - age}, {.tv_sec = time(NULL) - age}};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    cr_assert_not_null(f);
+    fclose(f);
+    cr_assert_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static int is_there(const char *name)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+Test(cli_cache, leftovers_of_killed_writers_go)
+{
+    struct cli_cache c;
+    char key[64];
+    cli_cache_open(&c);
+    make_file("00ff.yoloc.a1B2c3", 7200);
+    make_file("00ff.yoloc.d4E5f6", 60); /* may still be written */
+    make_file("00ff.yoloc", 7200);
+    key_of(key, "module", 64, 96);
+    cli_cache_put(&c, key, "compiled", 8);
+    cr_expect_not(is_there("00ff.yoloc.a1B2c3"));
+    cr_expect(is_there("00ff.yoloc.d4E5f6"));
+    cr_expect(is_there("00ff.yoloc"));
+    cli_cache_close(&c);
 }
