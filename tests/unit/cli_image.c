@@ -320,6 +320,25 @@ Test(cli_image, limits_hold)
     free(b.p);
 }
 
+/* Found by fuzzing: a file of 135 bytes made libpng ask for 640 MiB. */
+Test(cli_image, chunk_that_claims_much)
+{
+    struct picwrite b = picwrite_png(PNG_COLOR_TYPE_RGB, 8, 0, 6);
+    static const struct {
+        uint32_t length;
+        int number;
+    } rows[] = {{0x7fffffff, CLI_LIMIT}, {8000001, CLI_LIMIT}, {8000000, CLI_IMAGE}, {100000, CLI_IMAGE}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct cli_image im;
+        struct cli_error e = {.text = ""};
+        cr_assert_eq(memcmp(b.p + 37, "eXIf", 4), 0);
+        png_save_uint_32(b.p + 33, rows[i].length);
+        cr_expect_eq(cli_image_decode(&im, "x", b.p, b.n, &e), -1);
+        cr_expect_eq(e.number, rows[i].number, "%u: %s", rows[i].length, e.text);
+    }
+    free(b.p);
+}
+
 /* A progressive file repeats its last scan, as an attacker would to make a small file cost hours. */
 Test(cli_image, too_many_scans)
 {
