@@ -91,7 +91,7 @@ int fe_act_node(struct yir_diags *d, struct yir_loc loc, const char *path, const
                 struct fe_act *out)
 {
     const struct row *r = find_row(n->class_name, strlen(n->class_name));
-    if (FE_BREAKS(ACTIVATION_CLASS, !r))
+    if (!r)
         return yir_diag(d, loc, E_ACTIVATION,
                         "%s.%s: the weights hold an activation of class %s, which is not known", path,
                         n->name, n->class_path);

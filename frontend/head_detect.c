@@ -1,8 +1,6 @@
 /* Anchor-free head of Ultralytics: distances to the box sides as distributions over reg_max bins. */
 #include "heads.h"
 
-#include "check.h"
-
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -84,8 +82,7 @@ yir_ref fe_low_detect(struct fe_lower *l, const struct fe_site *s)
                        "Detect with end2end (one-to-one branches) is not supported by this version"),
                YIR_NONE;
     int64_t r = settle_reg_max(l), ch0 = s->c1;
-    if (FE_BREAKS(HEAD_REG_MAX, r < 1 || r > 1024))
-        return fe_fail(l, E_ARGS, "Detect: reg_max must be 1 to 1024"), YIR_NONE;
+    if (r < 1 || r > 1024) return fe_fail(l, E_ARGS, "Detect: reg_max must be 1 to 1024"), YIR_NONE;
     int64_t box_width = larger(larger(16, ch0 / 4), 4 * r),
             cls_width = larger(ch0, l->nc < 100 ? l->nc : 100);
     for (int i = 0; i < s->nin; i++)

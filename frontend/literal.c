@@ -65,7 +65,7 @@ static bool copy_number(struct reader *r, char *text, size_t cap)
         text[n++] = c;
     }
     text[n] = 0;
-    return FE_HOLDS(LIT_NUMBER_ROOM, n + 1 < cap) && FE_HOLDS(LIT_NUMBER_END, n > 0 && !word_char(*r->p));
+    return FE_HOLDS(LIT_NUMBER_ROOM, n + 1 < cap) && n > 0 && !word_char(*r->p);
 }
 
 static bool read_int(const char *text, int64_t *out)
@@ -101,7 +101,7 @@ static struct fe_value *read_number(struct reader *r)
     if (*r->p == '-' || *r->p == '+') r->p++;
     char text[128];
     int64_t i;
-    if (FE_BREAKS(LIT_NUMBER, !isdigit((unsigned char)*r->p) && *r->p != '.')) return NULL;
+    if (!isdigit((unsigned char)*r->p) && *r->p != '.') return NULL;
     if (!copy_number(r, text, sizeof text)) return NULL;
     if (read_int(text, &i)) {
         struct fe_value *v = make(r, FE_INT);

@@ -173,7 +173,7 @@ int64_t fe_int(struct fe_lower *l, const char *key, int at, int64_t implied)
     int64_t i;
     if (v && v->kind == FE_BOOL) return v->i;
     if (!fe_as_int(v, &i)) return implied;
-    if (FE_HOLDS(ATTRIBUTE, i >= 0 && i <= MAX_ATTR)) return i;
+    if (i >= 0 && i <= MAX_ATTR) return i;
     fe_fail(l, E_WEIGHT, "%s: the pickled attribute %s is %lld, which no network has", l->at->path, key,
             (long long)i);
     return implied;

@@ -72,8 +72,7 @@ static bool skip_number(struct scan *s)
         if (FE_BREAKS(ST_NUMBER_LARGE, v > MAX_INT)) return false;
     }
     if (FE_BREAKS(ST_NUMBER_ZERO, s->p[from] == '0' && s->at - from > 1)) return false;
-    return FE_HOLDS(ST_NUMBER_SIGN, s->at > from) &&
-           FE_HOLDS(ST_NUMBER_INTEGER, s->at == s->end || !strchr(".eE+-", s->p[s->at]));
+    return FE_HOLDS(ST_NUMBER_INTEGER, s->at > from && (s->at == s->end || !strchr(".eE+-", s->p[s->at])));
 }
 
 static bool skip_token(struct scan *s)

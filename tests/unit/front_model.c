@@ -499,6 +499,28 @@ Test(front_model, shapes_that_form_no_graph)
                    "model.1.conv.weight: expected shape [16,10,3,3], found [16,16,3,3]");
 }
 
+static bool empty_first(const char **name, int64_t *dim, int *rank)
+{
+    if (strncmp(*name, "model.0.", 8) == 0 && *rank) dim[0] = 0;
+    return true;
+}
+
+static bool flat_anchors(const char **name, int64_t *dim, int *rank)
+{
+    (void)dim;
+    if (strstr(*name, ".anchors")) *rank = 2;
+    return true;
+}
+
+Test(front_model, shapes_that_no_model_has)
+{
+    use_weights(&bench, small, "n", empty_first);
+    bench.opts.scale = "n";
+    expect_refused(&bench, small, E_WEIGHT, "expected shape");
+    use_weights(&bench, anchored, NULL, flat_anchors);
+    expect_refused(&bench, anchored, E_ANCHORS, "expected shape");
+}
+
 static bool fuse(const char **name, int64_t *dim, int *rank)
 {
     (void)dim, (void)rank;

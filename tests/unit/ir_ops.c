@@ -18,6 +18,7 @@ static const char prelude[] = "in  %x : f32[2,8,16,12] nhwc\n"
                               "in  %a : f32[2,21,4,6] nhwc\n"
                               "in  %box : f32[2,64,4,6] nhwc\n"
                               "in  %long : f32[1,1,1048576,524288] nchw\n"
+                              "in  %tall : f32[1,1,2147483647,1] nchw\n"
                               "w   $w : f32[6,8,3,3] oihw\n"
                               "w   $w1 : f32[6,8,1,1] oihw\n"
                               "w   $dw : f32[8,1,3,5] oihw\n"
@@ -101,6 +102,7 @@ static const struct op_case {
     {"upsample %x {factor=0}", "!factor 0"},
     {"upsample %v", "!4 dimensions"},
     {"upsample %long", "!too large"},
+    {"upsample %tall", "!too large"},
     {"pad %x {pad=1,2,3,4 value=-inf}", "f32[2,8,20,18] nhwc"},
     {"pad %x {pad=0,-1,0,0}", "!-1 rows"},
     {"pad %v {pad=1,1,1,1}", "!4 dimensions"},
@@ -120,6 +122,7 @@ static const struct op_case {
     {"maxpool %x {kernel=2,2 pad=2,0,0,0}", "!reaches the window"},
     {"maxpool %x {kernel=17,1}", "!does not fit"},
     {"maxpool %x {kernel=0,1}", "!window 0"},
+    {"maxpool %long {kernel=5000,1}", "!not possible"},
     {"avgpool %x {kernel=3,3 stride=2,2 pad=1,1,1,1}", "f32[2,8,8,6] nhwc"},
     {"avgpool %v {kernel=1,1}", "!4 dimensions"},
     {"dfl_box %box {bins=16 stride=8}", "f32[2,4,24]"},

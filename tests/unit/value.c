@@ -121,6 +121,7 @@ Test(value, literals_are_bounded)
     static char deep[200], longest[70000];
     memset(deep, '[', 31);
     memset(deep + 31, ']', 31);
+    cr_assert_null(fe_literal(a, "'abc\0'", loc), "a text ends at its zero");
     cr_assert(fe_literal(a, deep, loc));
     memset(deep, '[', 40);
     memset(deep + 40, ']', 40);
