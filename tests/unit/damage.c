@@ -331,7 +331,8 @@ struct field {
 };
 
 #define FIELD(kind, type, f, trust) {kind, sizeof(struct type), offsetof(struct type, f), sizeof((struct type *)0)->f, #f, trust}
-#define ELEMENT(kind, type, f, i, trust) {kind, sizeof(struct type), offsetof(struct type, f) + i * sizeof *((struct type *)0)->f, sizeof *((struct type *)0)->f, #f, trust}
+#define ELEMENT(kind, type, f, i, trust)                                                                                    \
+    {kind, sizeof(struct type), offsetof(struct type, f[i]), sizeof((struct type *)0)->f[i], #f, trust}
 
 static const struct field fields[] = {
     {0, sizeof(struct ym_section), offsetof(struct ym_section, kind), 4, "kind", RUN},

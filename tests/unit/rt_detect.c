@@ -147,6 +147,7 @@ Test(rt_detect, refuses)
     cr_expect_eq(yolort_detect(context, &image, 1, NULL, d, 2, NULL), YOLORT_ARG);
     cr_expect_eq(yolort_detect(context, &image, 0, NULL, d, 2, &count), YOLORT_ARG);
     cr_expect_eq(yolort_detect(context, &image, 3, NULL, d, 2, &count), YOLORT_ARG);
+    cr_expect_str_eq(yolort_error(context), "detect: 3 images of at most 2", "before the pictures are looked at");
     cr_expect_eq(yolort_detect(context, &none, 1, NULL, d, 2, &count), YOLORT_ARG);
     cr_expect_str_eq(yolort_error(context), "detect: image 0 is 0 x 0");
     cr_expect_eq(yolort_detect(context, &thin, 1, NULL, d, 2, &count), YOLORT_ARG);

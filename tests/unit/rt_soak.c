@@ -93,7 +93,7 @@ Test(rt_soak, threads_on_one_module)
         cr_assert_arr_eq(in, serial[k], sizeof in); /* the network gives back its input */
     }
     yolort_context_free(c);
-    int runs = test_count(TEST_SANITIZED ? 200 : 1000, 130000);
+    int runs = test_count(1000, 130000);
     start(a, NTHREAD, call_own, m, NULL, runs);
     for (int i = 0; i < NTHREAD; i++) {
         pthread_join(a[i].thread, NULL);
@@ -181,7 +181,8 @@ Test(rt_soak, memory_stays_flat)
     long before = resident();
     for (int k = 0; k < loads; k++) load_run_free(k % 7 ? bytes : odd + 1, size, k, k < runs);
     long grown = resident() - before;
-    if (!TEST_SANITIZED) cr_expect_lt(grown, 1 << 20, "%ld bytes more after %d loads", grown, loads); /* sanitizers keep freed memory */
+    /* Sanitizers keep freed memory. */
+    if (!TEST_SANITIZED) cr_expect_lt(grown, 1 << 20, "%ld bytes more after %d loads", grown, loads);
     free(odd);
     free(bytes);
 }
