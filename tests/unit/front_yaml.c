@@ -129,6 +129,33 @@ Test(front_yaml, refuses_features)
     expect_error("%TAG ! tag:x,2000:\n---\na: 1\n", E_YAML_FEATURE, 1, 1);
 }
 
+/* Other encodings and what looks like blanks. A byte order mark in front of UTF-8 is nothing. */
+Test(front_yaml, encodings)
+{
+    static const struct {
+        const char *text;
+        size_t len;
+        bool good;
+    } rows[] = {{"\xef\xbb\xbfnc: 2\n", 9, true},
+                {"\xff\xfen\0c\0:\0 \0"
+                 "2\0",
+                 12, false},
+                {"\xfe\xff\0n\0c\0:\0 \0"
+                 "2",
+                 12, false},
+                {"a:\n\t- 1\n", 8, false},
+                {"nc: \xff\n", 6, false},
+                {"nc: \xed\xa0\x80\n", 8, false},
+                {"nc: 2\0\n", 7, false},
+                {"nc: \x01\n", 6, false}};
+    for (size_t i = 0; i < YIR_COUNT(rows); i++) {
+        struct reading r = read_text(rows[i].text, rows[i].len);
+        cr_expect_eq(r.root != NULL, rows[i].good, "row %zu", i);
+        cr_expect_eq(yir_diag_errors(r.diags) > 0, !rows[i].good, "row %zu", i);
+        yir_arena_free(r.arena);
+    }
+}
+
 Test(front_yaml, refuses_keys)
 {
     expect_error("nc: 1\nb: 2\nnc: 3\n", E_YAML_KEY, 3, 1);
