@@ -132,6 +132,14 @@ refused 3 402 compile models/yolov8.yaml --weights rule --scale n --imgsz 32 --t
 refused 1 002 compile models/yolov8.yaml --weights "$work/absent.pt" -o "$work/out"
 refused 3 003 compile models/yolov3-tiny.yaml --weights rule --imgsz 32 -o "$work/no/folder/out"
 
+# An output never takes the place of an input.
+cp "$demo/yolox_nano.safetensors" "$work/keep.safetensors"
+refused 2 001 compile models/yolox.yaml --scale nano --weights "$work/keep.safetensors" -o "$work/keep.safetensors"
+cp models/yolox.yaml "$work/keep.yaml"
+refused 2 001 opt "$work/keep.yaml" --scale nano --weights rule -o "$work/keep.yaml"
+cmp -s models/yolox.yaml "$work/keep.yaml" && cmp -s "$demo/yolox_nano.safetensors" "$work/keep.safetensors" ||
+    { bad=$((bad + 1)); echo "FAIL: an input was overwritten"; }
+
 # --- weights ---
 printf '<!DOCTYPE html>\n<html><body>404</body></html>\n' >"$work/page.pt"
 refused 1 '007|201|203' compile "$work/page.pt" -o "$work/out"

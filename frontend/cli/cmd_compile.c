@@ -122,9 +122,11 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     char *output = o->output ? strdup(o->output) : default_output(args->rest[0]);
     if (!output)
         return cli_fail(e, CLI_MEMORY, "out of memory");
-    int rc = 0;
-    if (cli_same_file(output, args->rest[0]))
-        rc = cli_fail(e, CLI_USAGE, "compile: %s would be overwritten; give another -o", output);
+    int rc = cli_output_spares(output, args->rest[0], e);
+    if (rc == 0)
+        rc = cli_output_spares(output, o->build.weights, e);
+    if (rc == 0)
+        rc = cli_output_check(output, e);
     if (rc == 0)
         rc = cli_compiler_open(&c, &with, e);
     if (rc == 0) {

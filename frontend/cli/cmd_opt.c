@@ -73,7 +73,9 @@ static int from_text(struct cli_compiler *c, const struct options *o, const char
     int standard = strcmp(path, "-") == 0;
     if (cli_file_read(standard ? "/dev/stdin" : path, MOST_TEXT, &text, &n, e) != 0)
         return -1;
-    int rc = run_passes(c, o, standard ? "stdin" : path, (const char *)text, n, e);
+    const char *name = standard ? "stdin" : path;
+    int rc = n == 0 ? cli_fail(e, CLI_KIND, "%s: this is no IR text but an empty file", name)
+                    : run_passes(c, o, name, (const char *)text, n, e);
     free(text);
     return rc;
 }
@@ -104,6 +106,9 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     if (flag)
         return cli_fail(e, CLI_USAGE, "opt: %s has no effect on %s", flag,
                         o->passes ? "passes that are named one by one" : "text that goes through no pass");
+    if (o->output && model &&
+        (cli_output_spares(o->output, path, e) != 0 || cli_output_spares(o->output, o->build.weights, e) != 0))
+        return -1;
     struct cli_compiler c;
     if (cli_compiler_open(&c, &o->build, e) != 0)
         return -1;

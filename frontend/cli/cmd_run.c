@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "compiler.h"
 #include "engine.h"
+#include "fileio.h"
 #include "interrupt.h"
 
 #include <stdlib.h>
@@ -186,6 +187,8 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     struct cli_compiler c;
     if (!o->in || !o->out)
         return cli_fail(e, CLI_USAGE, "run: --in and --out are needed");
+    if (cli_output_spares(o->out, j.path, e) != 0 || cli_output_spares(o->out, o->in, e) != 0)
+        return -1;
     if (cli_limits_read(&j.limits, &o->limit, e) != 0)
         return -1;
     if (cli_compiler_open(&c, &(struct cli_build){.pass_limit = -1, .limits = &j.limits}, e) != 0)

@@ -45,9 +45,18 @@ static int read_all(int fd, size_t guess, size_t limit, uint8_t **bytes, size_t 
     return cli_fail(e, CLI_MEMORY, "%s: out of memory", path);
 }
 
+/* A FIFO that nobody writes to is then an empty file; reading from one that somebody does write to waits. */
+static int open_waitless(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    return fd;
+}
+
 int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open_waitless(path);
     if (fd < 0)
         return cli_fail(e, CLI_OPEN, "%s: %s", path, strerror(errno));
     struct stat st;
@@ -56,6 +65,8 @@ int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size,
         rc = cli_fail(e, CLI_OPEN, "%s: %s", path, strerror(errno));
     else if (S_ISDIR(st.st_mode))
         rc = cli_fail(e, CLI_OPEN, "%s: is a folder", path);
+    else if (S_ISBLK(st.st_mode) || (S_ISCHR(st.st_mode) && !isatty(fd)))
+        rc = cli_fail(e, CLI_OPEN, "%s: is a device", path);
     else if (st.st_size > 0 && (uint64_t)st.st_size > limit)
         rc = cli_fail(e, CLI_LIMIT, "%s: larger than %zu bytes", path, limit);
     else
@@ -204,14 +215,23 @@ int cli_output_commit(struct cli_output *o, struct cli_error *e)
     return rc;
 }
 
+/* Why a write failed is known only here: the stream remembers no more than that one did. */
+static int put_all(struct cli_output *o, const char *path, const void *bytes, size_t size, struct cli_error *e)
+{
+    if (size && fwrite(bytes, 1, size, o->stream) != size) {
+        int reason = errno;
+        cli_output_discard(o);
+        return write_failed(e, path, reason);
+    }
+    return cli_output_commit(o, e);
+}
+
 int cli_file_write(const char *path, const void *bytes, size_t size, struct cli_error *e)
 {
     struct cli_output o;
     if (cli_output_open(&o, path, e) != 0)
         return -1;
-    if (size)
-        fwrite(bytes, 1, size, o.stream);
-    return cli_output_commit(&o, e);
+    return put_all(&o, path, bytes, size, e);
 }
 
 int cli_file_create(const char *path, const void *bytes, size_t size, mode_t mode, struct cli_error *e)
@@ -221,8 +241,7 @@ int cli_file_create(const char *path, const void *bytes, size_t size, mode_t mod
         return -1;
     o.mode = mode;
     o.fresh = 1;
-    fwrite(bytes, 1, size, o.stream);
-    return cli_output_commit(&o, e);
+    return put_all(&o, path, bytes, size, e);
 }
 
 void cli_file_remove(const char *path)
@@ -260,6 +279,39 @@ int cli_same_file(const char *a, const char *b)
 {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int cli_output_spares(const char *output, const char *input, struct cli_error *e)
+{
+    if (!input || !cli_same_file(output, input))
+        return 0;
+    return cli_fail(e, CLI_USAGE, "%s would be overwritten, but is read; give another name to the output", output);
+}
+
+static int check_folder(const char *path, struct cli_error *e)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
+    if (!folder)
+        return cli_fail(e, CLI_MEMORY, "%s: out of memory", path);
+    int rc = access(folder, W_OK) == 0 ? 0 : write_failed(e, path, errno);
+    free(folder);
+    return rc;
+}
+
+int cli_output_check(const char *path, struct cli_error *e)
+{
+    struct stat st;
+    int rc = 0, exists = stat(path, &st) == 0;
+    if (exists && !S_ISREG(st.st_mode))
+        rc = cli_fail(e, CLI_WRITE, "%s: %s", path, S_ISDIR(st.st_mode) ? "is a folder" : "not a regular file");
+    else if (!exists && errno != ENOENT)
+        rc = write_failed(e, path, errno);
+    else if (!exists)
+        rc = check_folder(path, e);
+    if (rc != 0 && e->number == CLI_WRITE)
+        e->exit_code = CLI_NO_RESOURCE;
+    return rc;
 }
 
 char *cli_path_join(const char *folder, const char *stem, const char *suffix)

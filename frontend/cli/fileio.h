@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* Reads at most `limit` bytes of a regular file or pipe. *bytes is malloc'd (never NULL on success) and the
+/* Reads at most `limit` bytes of a regular file, pipe or terminal. *bytes is malloc'd (never NULL on success) and the
  * caller's. */
 int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e);
 
@@ -45,6 +45,12 @@ int cli_folder_make(const char *path, struct cli_error *e);
 
 /* Whether both paths lead to one file or folder. */
 int cli_same_file(const char *a, const char *b);
+
+/* CLI_USAGE when the output is one of the inputs; input may be NULL. */
+int cli_output_spares(const char *output, const char *input, struct cli_error *e);
+
+/* Before long work: whether a file may be written there, as far as that can be told without trying. */
+int cli_output_check(const char *path, struct cli_error *e);
 
 /* folder + "/" + stem + suffix, malloc'd; NULL when memory ran out. */
 char *cli_path_join(const char *folder, const char *stem, const char *suffix);

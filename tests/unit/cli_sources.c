@@ -104,3 +104,40 @@ Test(cli_sources, what_is_missing_is_named)
     cr_expect_eq(cli_sources_expand(&s, empty, 1, &e), -1);
     cr_expect(strstr(e.text, "empty: the folder holds no") != NULL, "%s", e.text);
 }
+
+/* None of these may make the command wait, or fill its memory. */
+Test(cli_sources, no_waiting_for_what_is_no_file)
+{
+    static const struct {
+        const char *path, *text;
+    } rows[] = {{"/dev/zero", "is a device"}, {"/dev/null", "is a device"}, {"/tmp", "is a folder"}};
+    struct cli_error e;
+    uint8_t *bytes;
+    size_t n;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_assert_eq(cli_file_read(rows[i].path, 1 << 20, &bytes, &n, &e), -1);
+        cr_expect(strstr(e.text, rows[i].text) != NULL, "%s", e.text);
+    }
+    cr_assert_eq(mkfifo(in_folder("pipe.png"), 0600), 0);
+    cr_assert_eq(cli_file_read(in_folder("pipe.png"), 1 << 20, &bytes, &n, &e), 0, "%s", e.text);
+    cr_expect_eq(n, 0);
+    free(bytes);
+}
+
+Test(cli_sources, where_an_output_may_be_written)
+{
+    struct cli_error e;
+    cr_expect_eq(cli_output_check(in_folder("a.png"), &e), 0);
+    cr_expect_eq(cli_output_check(in_folder("new"), &e), 0);
+    cr_expect_eq(cli_output_check(in_folder("sub"), &e), -1);
+    cr_expect(strstr(e.text, "is a folder") != NULL, "%s", e.text);
+    cr_expect_eq(cli_output_check("/dev/null", &e), -1);
+    cr_expect(strstr(e.text, "not a regular file") != NULL, "%s", e.text);
+    cr_expect_eq(cli_output_check(in_folder("absent/new"), &e), -1);
+    cr_expect_eq(e.exit_code, CLI_NO_RESOURCE);
+    cr_expect_eq(cli_output_check(in_folder("a.png/new"), &e), -1);
+    cr_expect_eq(cli_output_spares(in_folder("sub/../a.png"), in_folder("a.png"), &e), -1);
+    cr_expect_eq(e.exit_code, CLI_BAD_USAGE);
+    cr_expect_eq(cli_output_spares(in_folder("new"), in_folder("a.png"), &e), 0);
+    cr_expect_eq(cli_output_spares(in_folder("a.png"), NULL, &e), 0);
+}
