@@ -1,5 +1,6 @@
 #include "activation.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "check.h"
@@ -53,7 +54,8 @@ static bool take_argument(struct yir_arena *a, struct yir_loc loc, const struct 
     if (v->kind == FE_BOOL)
         return FE_HOLDS(ACTIVATION_FLAG, !eq || strncmp(text, "inplace", (size_t)(eq - text)) == 0);
     double f;
-    if (FE_BREAKS(ACTIVATION_PARAMETER, !r->parameter) || FE_BREAKS(ACTIVATION_NUMBER, !fe_as_float(v, &f)))
+    if (FE_BREAKS(ACTIVATION_PARAMETER, !r->parameter) || FE_BREAKS(ACTIVATION_NUMBER, !fe_as_float(v, &f)) ||
+        FE_BREAKS(ACTIVATION_FINITE, !isfinite((float)f)))
         return false;
     size_t n = eq ? (size_t)(eq - text) : strlen(r->parameter);
     if (FE_BREAKS(ACTIVATION_NAME, eq && (strlen(r->parameter) != n || strncmp(text, r->parameter, n) != 0)))

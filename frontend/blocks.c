@@ -79,7 +79,8 @@ yir_ref fe_activate(struct fe_lower *l, yir_ref x, struct fe_act act)
     fe_child(l, "act");
     const struct fe_node *n = l->at->node;
     fe_leave(l);
-    if (n && fe_act_node(l->diags, l->row, l->at->path, n, &act)) l->failed = true;
+    /* One of a network is enough: the others have it too. */
+    if (n && !l->failed && fe_act_node(l->diags, l->row, l->at->path, n, &act)) l->failed = true;
     if (act.op == YIR_NOP) return x;
     struct yir_a_slope slope = {act.slope};
     return fe_op(l, act.op, &x, 1, yir_opinfo(act.op)->nattr ? &slope : NULL);

@@ -29,9 +29,11 @@ static int read_level(struct fe_lower *l, const struct fe_value *v, int level, s
     size_t n = 0;
     bool ok = FE_HOLDS(ANCHORS_NUMBERS, flatten_numbers(v, xy, &n, 2 * MAX_ANCHORS, 2)) &&
               FE_HOLDS(ANCHORS_PAIRS, n >= 2 && n % 2 == 0);
+    for (size_t k = 0; ok && k < n; k++)
+        ok = FE_HOLDS(ANCHORS_SIZE, xy[k] > 0 && isfinite((float)xy[k]));
     if (!ok || FE_BREAKS(ANCHORS_EQUAL, level && (int64_t)n != 2 * a->na))
         return fe_fail_at(l, v->loc, E_ANCHORS,
-                          "anchors of a level are x,y pairs, equally many at each level and at most %d",
+                          "anchors of a level are x,y pairs of sizes above 0, equally many at each level and at most %d",
                           MAX_ANCHORS);
     a->na = (int64_t)n / 2;
     for (size_t k = 0; k < n; k++)

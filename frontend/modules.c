@@ -126,17 +126,17 @@ static const char *kind_text(char kind)
     case 'c':
         return "a channel count (1 to 65536)";
     case 'i':
-        return "an integer";
+        return "an integer from 0 to 1048576";
     case 'k':
-        return "an integer or a pair of integers";
+        return "an integer from 0 to 255 or a pair of them";
     case 'p':
-        return "None, an integer or a pair of integers";
+        return "None, an integer from 0 to 255 or a pair of them";
     case 'b':
         return "True or False";
     case 'f':
-        return "a number";
+        return "a number above 0";
     case 'l':
-        return "a list of integers";
+        return "a list of integers up to 1048576";
     case 'a':
         return "True, False or an activation";
     case 's':
@@ -202,7 +202,7 @@ static bool take_value(struct fe_lower *l, struct fe_arg *a, const struct fe_val
         a->i[0] = v->i;
         return v->kind == FE_BOOL || int_between(v, 0, 1, &a->i[0]);
     case 'f':
-        return FE_HOLDS(ARG_NUMBER, fe_as_float(v, &a->f)) && FE_HOLDS(ARG_FINITE, isfinite(a->f));
+        return FE_HOLDS(ARG_NUMBER, fe_as_float(v, &a->f)) && FE_HOLDS(ARG_FINITE, isfinite(a->f) && a->f > 0);
     case 'l':
         return take_list(l, a, v);
     case 'a':

@@ -12,11 +12,11 @@ struct inner { /* the chain inside a module of the CSP kind */
 /* A block of the chain: channels to channels c. */
 typedef yir_ref (*block_fn)(struct fe_lower *l, yir_ref x, int64_t c, const struct inner *b);
 
-/* Hidden width; never 0, whatever e says. */
+/* Hidden width; never 0, however small e is. A width that no weight can have is refused with its weights. */
 static int64_t hidden(int64_t c2, double e)
 {
     double h = (double)c2 * e;
-    return h >= 1 && h <= 65536 ? (int64_t)h : 1;
+    return h < 1 ? 1 : h < YIR_MAX_DIM ? (int64_t)h : YIR_MAX_DIM;
 }
 
 static yir_ref bottleneck(struct fe_lower *l, yir_ref x, int64_t c2, const struct inner *b)

@@ -92,7 +92,7 @@ yir_ref fe_low_upsample(struct fe_lower *l, const struct fe_site *s)
                YIR_NONE;
     double factor = fe_float(l, "scale_factor", (double)fe_arg_int(s, "scale_factor"));
     if (FE_BREAKS(UPSAMPLE_FACTOR, !(factor >= 1 && factor <= 64) || factor != floor(factor)))
-        return fe_fail(l, E_UNSUPPORTED, "Upsample: the factor %g is not supported, only whole numbers",
+        return fe_fail(l, E_UNSUPPORTED, "Upsample: the factor %g is not supported, only whole numbers from 1 to 64",
                        factor),
                YIR_NONE;
     struct yir_a_factor a = {(int32_t)factor};
