@@ -211,6 +211,14 @@ refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --rect
 refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --json --txt
 refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --conf 1.5
 refused 1 '[0-9]+' run "$work/m.yoloc" --in "$demo/yolox_nano.safetensors" --out "$work/out"
+python3 - "$work/half.safetensors" <<'EOF'
+import struct, sys
+n = 3 * 416 * 416 * 2
+head = b'{"images":{"dtype":"F16","shape":[1,3,416,416],"data_offsets":[0,%d]}}' % n
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + bytes(n))
+EOF
+refused 1 506 run "$work/m.yoloc" --in "$work/half.safetensors" --out "$work/out"
+said 'is 1x3x416x416 \(F16\), the module wants Bx3x416x416 \(F32\)'
 head -c 500000 "$work/m.yoloc" >"$work/cut.yoloc"
 refused 1 501 detect "$work/cut.yoloc" "$photos/chelsea.png"
 refused 1 501 inspect "$work/cut.yoloc"

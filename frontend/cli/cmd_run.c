@@ -72,6 +72,12 @@ static int64_t batch_of(const yoloc_tensor *t, const yolort_io *io)
     return lacks ? 1 : t->dim[0];
 }
 
+static const char *type_name(int dtype)
+{
+    static const char *const names[] = {"F32", "F16", "BF16", "F64", "U8", "I8", "I32", "I64", "BOOL"};
+    return dtype >= 0 && (size_t)dtype < sizeof names / sizeof *names ? names[dtype] : "of another type";
+}
+
 static int bind_input(struct job *j, const yoloc_tensor *t, size_t at)
 {
     const yolort_io *io = yolort_io_at(j->module, at);
@@ -80,8 +86,8 @@ static int bind_input(struct job *j, const yoloc_tensor *t, size_t at)
     shape_text(got, sizeof got, t->dim, t->rank);
     shape_text(wanted, sizeof wanted, io->dim + 1, io->rank - 1);
     if (batch < 1)
-        return cli_fail(j->e, CLI_TENSOR_IN, "%s: the tensor is %s, the module wants Bx%s (%s)", t->name, got,
-                        wanted, io->dtype == YOLORT_U8 ? "U8" : "F32");
+        return cli_fail(j->e, CLI_TENSOR_IN, "%s: the tensor is %s (%s), the module wants Bx%s (%s)", t->name, got,
+                        type_name(t->dtype), wanted, type_name((int)io->dtype));
     if (batch > io->dim[0])
         return cli_fail(j->e, CLI_TENSOR_IN,
                         "%s: %lld images, but the module was compiled for at most %lld (--batch)", t->name,
