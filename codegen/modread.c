@@ -172,7 +172,7 @@ static int read_weight(struct reader *r, const struct ym_weight *w)
     if (yir_kind(ref) == YIR_NIL) return 0;
     struct yir_weight *to = &r->f->weight[yir_index(ref)];
     const struct yir_tdesc *d = yir_tdesc(r->f->types, to->type);
-    uint64_t n = (uint64_t)yir_numel(d), size;
+    uint64_t n = (uint64_t)yir_numel(d), size = 0;
     if (CG_BREAKS(READ_WEIGHT_TYPE, w->dtype >= YIR_NDTYPE)) return bad(r->diags, r->v, 0, "a weight has an unknown type");
     int fits = w->rank == d->rank && !memcmp(w->dim, d->dim, (size_t)d->rank * sizeof d->dim[0]);
     if (CG_BREAKS(READ_WEIGHT_DIMS, !fits)) return bad(r->diags, r->v, 0, "a weight has not the dims that the network wants");
