@@ -39,15 +39,16 @@ struct outcome {
     char text[256];
 };
 
+static volatile double last_seen; /* so that the reads are done */
+
 static void load_weights(struct yir_arena *a, struct yir_diags *d, const char *path)
 {
-    volatile double sum = 0;
     const struct fe_weights *w = fe_weights_open(a, d, path, NULL);
     for (size_t i = 0; w && i < w->ntensor; i++) {
         const struct fe_tensor *t = &w->tensor[i];
         double *v = yir_alloc_n(a, (size_t)t->numel, sizeof *v);
         fe_tensor_f64(t, v);
-        for (int64_t k = 0; k < t->numel; k++) sum += v[k];
+        for (int64_t k = 0; k < t->numel; k++) last_seen = v[k];
     }
     struct yir_str listing = {.arena = a};
     if (w) fe_weights_json(&listing, w);
