@@ -40,6 +40,7 @@ struct parser {
     struct yir_func *f;
     const struct yir_limits *limits;
     bool in_kernel;
+    uint32_t kernel_start, kernel_ops; /* of the open kernel: its first op; how many that are no views */
     struct yir_place *place;
     size_t cap_place;
     struct awaited { /* output named by a buffer before its own line */
@@ -302,12 +303,16 @@ static int parse_kernel(struct parser *p)
     f->kernel = yir_grow(f->arena, f->kernel, &f->cap_kernel, f->nkernel + 1u, sizeof *f->kernel);
     f->kernel[f->nkernel++] = k;
     p->in_kernel = true;
+    p->kernel_start = f->nop;
+    p->kernel_ops = 0;
     return 0;
 }
 
 static int parse_brace(struct parser *p)
 {
     if (YIR_BREAKS(IR_KERNEL_OPEN, !p->in_kernel)) return SYNTAX(p, "no kernel is open here");
+    if (YIR_BREAKS(IR_KERNEL_VIEWS, p->kernel_start != p->f->nop && !p->kernel_ops))
+        return SYNTAX(p, "the kernel holds nothing but views");
     p->in_kernel = false;
     return yir_expect(&p->s, '}');
 }
@@ -505,6 +510,7 @@ static int parse_op(struct parser *p)
     if (l.has_loc) o->loc = yir_set_loc(f, l.loc, l.loc_name);
     if (l.is_view) o->flags = YIR_F_VIEW;
     if (p->in_kernel && !l.is_view) o->kernel = f->nkernel;
+    p->kernel_ops += p->in_kernel && !l.is_view;
     if (o->kernel && !l.is_inline) o->flags = YIR_F_STORED;
     p->place = yir_grow(f->arena, p->place, &p->cap_place, f->nop, sizeof *p->place);
     p->place[yir_index(r)] = l.place;

@@ -79,6 +79,7 @@ static const struct row {
     {"kernel k1 tile= {\n}", E_IR_SYNTAX, "short value"},
     {"kernel k1 tile {\n}", E_IR_SYNTAX, "expected '='"},
     {"kernel k1 {", E_IR_SYNTAX, "not closed"},
+    {"kernel k1 {\n%1 = slice %x {count=1} : f32[2,1] view\n}", E_IR_SYNTAX, "nothing but views"},
     {"kernel k1 {\nout y = %x\n}", E_IR_SYNTAX, "not closed"},
     {"}", E_IR_SYNTAX, "no kernel is open"},
     {"%2 = relu %x : f32[2,3]", E_IR_SYNTAX, "expected %1"},
