@@ -268,7 +268,8 @@ struct pass_opts call_pass_opts(struct call *k, int max_batch, bool reuse)
 
 int call_passes(struct call *k, struct build *b, int max_batch)
 {
-    const struct pass_opts po = call_pass_opts(k, max_batch, !b->no_reuse);
+    struct pass_opts po = call_pass_opts(k, max_batch, !b->no_reuse);
+    po.fuse = po.fuse && !b->no_fuse;
     call_progress(k, "passes", 0, 1);
     b->fused = pass_run_all(b->front, k->diags, &po);
     return b->fused ? 0 : -1;
@@ -345,13 +346,21 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* The options that decide what the kernels are, for whoever looks at the module later. */
+static const char *option_text(struct call *k)
+{
+    const yoloc_opts *o = k->o;
+    return yir_format(k->arena, "%s%s%s%s%s", o->layers ? "layers " : "", o->no_fast ? "no-fast " : "",
+                      o->no_fuse ? "no-fuse " : "", o->no_reuse ? "no-reuse " : "", o->checked ? "checked " : "");
+}
+
 static struct cg_meta meta_of(struct call *k, const struct source *s)
 {
     const struct fe_model *m = s->fe;
     struct cg_meta out = {.model = m->name,
                           .task = m->task,
                           .weights_from = s->w ? base_name(s->w->path) : "rule",
-                          .options = k->o->layers ? "layers" : "",
+                          .options = option_text(k),
                           .head = (int)m->head,
                           .letterbox = m->letterbox,
                           .nc = m->nc,
@@ -408,6 +417,7 @@ static int recompile_body(struct call *k, void *p)
     struct build b = {.front = cg_module_front(k->arena, k->types, k->diags, &v, true)};
     if (!b.front) return -1;
     b.front = call_resize(k, b.front, &v.meta, k->o->height, k->o->width, k->o->batch);
+    v.meta.options = yir_format(k->arena, "%s%s", strstr(v.meta.options, "layers") && !k->o->layers ? "layers " : "", option_text(k));
     return b.front ? build_module(k, &b, &v.meta, a->out) : -1;
 }
 

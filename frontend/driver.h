@@ -57,7 +57,7 @@ struct build {
     struct cg_program *program;
     struct cg_code code;
     struct yir_str *llvm_text;
-    bool no_reuse;
+    bool no_reuse, no_fuse; /* whatever the handle's options say */
 };
 int call_target(struct call *k, const char *text, struct cg_target *out);
 /* The handle's options for the pass manager; max_batch 0: the manager's default. */

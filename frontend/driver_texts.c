@@ -297,10 +297,12 @@ static int inspect_ir(struct call *k, const struct cg_modview *v, struct yir_str
     return 0;
 }
 
-/* What follows from the module's IR: made again with this handle's options, without weights. */
+/* What follows from the module's IR: made again with the options that the module was made with, without weights. */
 static int rebuild(struct call *k, const struct cg_modview *v, struct build *b, bool kernels)
 {
     b->front = cg_module_front(k->arena, k->types, k->diags, v, false);
+    b->no_fuse = strstr(v->meta.options, "no-fuse") != NULL;
+    b->no_reuse = strstr(v->meta.options, "no-reuse") != NULL;
     if (!b->front || call_passes(k, b, v->meta.max_batch)) return -1;
     if (!kernels) return 0;
     size_t size;
@@ -308,7 +310,9 @@ static int rebuild(struct call *k, const struct cg_modview *v, struct build *b, 
     const void *p = cg_module_section(v, YM_TARGET, 0, &size);
     if (p && size == sizeof t) memcpy(&t, p, sizeof t);
     if (call_target(k, cg_module_string(v, t.name), &b->target)) return -1;
-    const struct cg_opts co = {.no_fast = k->o->no_fast != 0, .checked = t.checked != 0, .max_batch = v->meta.max_batch};
+    const struct cg_opts co = {.no_fast = strstr(v->meta.options, "no-fast") != NULL,
+                               .checked = t.checked != 0,
+                               .max_batch = v->meta.max_batch};
     b->program = cg_kernels(k->arena, b->fused, &b->target, &co);
     return 0;
 }
