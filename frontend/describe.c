@@ -20,7 +20,7 @@ struct reader {
 static int read_from(struct reader *r, const struct fe_value *v, struct yir_loc row, int index, int *out)
 {
     struct yir_loc loc = v->loc.line ? v->loc : row;
-    int64_t f;
+    int64_t f = -1;
     if (FE_BREAKS(ROW_FROM_KIND, !fe_as_int(v, &f) || v->kind == FE_BOOL))
         return yir_diag(r->diags, loc, E_FROM, "row %d: from must be a row number or a list of them, not %s",
                         index, fe_describe(r->arena, v));
