@@ -140,6 +140,16 @@ refused 2 001 opt "$work/keep.yaml" --scale nano --weights rule -o "$work/keep.y
 cmp -s models/yolox.yaml "$work/keep.yaml" && cmp -s "$demo/yolox_nano.safetensors" "$work/keep.safetensors" ||
     { bad=$((bad + 1)); echo "FAIL: an input was overwritten"; }
 
+# What is no file with text in it: an error at once, no waiting and no empty success.
+: >"$work/empty.yir"
+refused 1 007 opt "$work/empty.yir"
+rm -f "$work/fifo" && mkfifo "$work/fifo"
+for words in "compile $work/fifo" "opt $work/fifo" "inspect $work/fifo" "weights $work/fifo"; do
+    # shellcheck disable=SC2086
+    refused 1 '002|007' $words
+done
+rm "$work/fifo"
+
 # --- weights ---
 printf '<!DOCTYPE html>\n<html><body>404</body></html>\n' >"$work/page.pt"
 refused 1 '007|201|203' compile "$work/page.pt" -o "$work/out"
