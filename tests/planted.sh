@@ -37,7 +37,7 @@ for t in $tests; do
     passes "$t" || { echo "planted: $prefix$t fails before anything is planted"; exit 1; }
 done
 missed=0 planted=0
-while IFS='|' read -r file expression test; do
+while IFS='|' read -r -u 3 file expression test; do
     file=${file// /} test=${test// /} expression=${expression# } expression=${expression% }
     cp "$file" saved
     sed -i -e "$expression" "$file"
@@ -46,13 +46,18 @@ while IFS='|' read -r file expression test; do
         missed=$((missed + 1))
         continue
     fi
-    cmake --build build --target "$prefix$test" >/dev/null
+    if ! cmake --build build --target "$prefix$test" >/dev/null </dev/null; then
+        echo "planted: does not compile: $file: $expression"
+        missed=$((missed + 1))
+        cp saved "$file"
+        continue
+    fi
     planted=$((planted + 1))
     if passes "$test"; then
         echo "planted: not noticed by $prefix$test: $file: $expression"
         missed=$((missed + 1))
     fi
     cp saved "$file"
-done < <(grep -v '^#' $list)
+done 3< <(grep -v '^#' $list)
 echo "planted: $planted bugs, $missed not noticed"
 [ "$missed" -eq 0 ] && [ "$planted" -gt 0 ]

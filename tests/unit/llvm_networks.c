@@ -48,6 +48,19 @@ struct memory {
     float **native;
 };
 
+/* Random floats, or bytes where the input is a picture. */
+static void fill_input(const struct yir_func *f, uint32_t i, uint64_t seed, double *ref, void *native)
+{
+    const struct yir_tdesc *d = yir_tdesc(f->types, f->input[f->buf[i].io].type);
+    uint64_t state = i + seed;
+    for (int64_t k = 0, n = yir_numel(d); k < n; k++) {
+        float v = random_float(&state);
+        ref[k] = d->dtype == YIR_U8 ? (double)floorf(fabsf(v) * 255.0f) : (double)v;
+        yir_dtype_store(d->dtype, native, (size_t)k, ref[k]);
+        ref[k] = yir_dtype_load(d->dtype, native, (size_t)k);
+    }
+}
+
 static struct memory memory_of(const struct run *r)
 {
     const struct yir_func *f = r->f;
@@ -58,12 +71,10 @@ static struct memory memory_of(const struct run *r)
     for (uint32_t i = 0; i < f->nbuf; i++) {
         const struct yir_buf *b = &f->buf[i];
         bool inner = b->kind == YIR_BUF_ARENA;
-        m.ref[i] = inner ? ref + b->offset / 4 : yir_alloc_n(r->arena, b->bytes / 4, sizeof(double));
+        m.ref[i] = inner ? ref + b->offset / 4 : yir_alloc_n(r->arena, b->bytes, sizeof(double)); /* bytes: enough */
         m.native[i] =
             inner ? native + b->offset / 4 : yir_alloc_n(r->arena, b->bytes / 4 + 16, sizeof(float));
-        uint64_t state = i + r->seed;
-        for (uint64_t k = 0; b->kind == YIR_BUF_IN && k < b->bytes / 4; k++)
-            m.ref[i][k] = m.native[i][k] = random_float(&state);
+        if (b->kind == YIR_BUF_IN) fill_input(f, i, r->seed, m.ref[i], m.native[i]);
     }
     return m;
 }
