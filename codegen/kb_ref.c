@@ -16,11 +16,6 @@ struct eval {
     int bad;
 };
 
-static double exponent_of(double x)
-{
-    return logb(x);
-}
-
 static double eval1(enum kb_code c, double a)
 {
     switch (c) {
@@ -31,10 +26,9 @@ static double eval1(enum kb_code c, double a)
     case KB_EXP: return exp(a);
     case KB_LOG: return log(a);
     case KB_ERF: return erf(a);
-    case KB_LOGB: return exponent_of(a);
-    case KB_SIGNIF: return a / ldexp(1.0, (int)exponent_of(a));
+    case KB_LOGB: return logb(a);
+    case KB_SIGNIF: return a / ldexp(1.0, (int)logb(a));
     case KB_NOT: return a == 0;
-    case KB_SPLAT: return a;
     default: YIR_BUG("no such operation of one value: %d", (int)c);
     }
 }

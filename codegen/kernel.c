@@ -131,7 +131,7 @@ static double op_flops(const struct yir_func *f, uint32_t op)
         return n * a->kernel[0] * a->kernel[1];
     }
     case YIR_EW: return n;
-    case YIR_HEAD: return n * numel_of(yir_desc(f, yir_src(f, op, 0))) / n;
+    case YIR_HEAD: return numel_of(yir_desc(f, yir_src(f, op, 0)));
     case YIR_MOVE:
     case YIR_EDGE: return 0;
     }

@@ -245,13 +245,20 @@ static void put_sizes(struct yir_str *s, const struct cg_modview *v)
     }
 }
 
-static int inspect_summary(struct call *k, const struct cg_modview *v, struct yir_str *s)
+/* The first program's; zeros where there is none. */
+static struct ym_target target_of(const struct cg_modview *v)
 {
-    const struct cg_meta *m = &v->meta;
     size_t size;
     struct ym_target t = {0};
     const void *p = cg_module_section(v, YM_TARGET, 0, &size);
     if (p && size == sizeof t) memcpy(&t, p, sizeof t);
+    return t;
+}
+
+static int inspect_summary(struct call *k, const struct cg_modview *v, struct yir_str *s)
+{
+    const struct cg_meta *m = &v->meta;
+    const struct ym_target t = target_of(v);
     yir_str_fmt(s, "model    %s\ntask     %s\nimage    %dx%d (height x width), stride %d\nbatch    %d\nclasses  %d\n", m->model, m->task,
                 m->height, m->width, m->stride, m->max_batch, m->nc);
     yir_str_fmt(s, "defaults conf %g, iou %g, at most %d detections, %s letterbox\n", (double)m->conf, (double)m->iou, m->max_det,
@@ -305,10 +312,7 @@ static int rebuild(struct call *k, const struct cg_modview *v, struct build *b, 
     b->no_reuse = strstr(v->meta.options, "no-reuse") != NULL;
     if (!b->front || call_passes(k, b, v->meta.max_batch)) return -1;
     if (!kernels) return 0;
-    size_t size;
-    struct ym_target t = {0};
-    const void *p = cg_module_section(v, YM_TARGET, 0, &size);
-    if (p && size == sizeof t) memcpy(&t, p, sizeof t);
+    const struct ym_target t = target_of(v);
     if (call_target(k, cg_module_string(v, t.name), &b->target)) return -1;
     const struct cg_opts co = {.no_fast = strstr(v->meta.options, "no-fast") != NULL,
                                .checked = t.checked != 0,

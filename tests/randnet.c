@@ -1,5 +1,7 @@
 #include "randnet.h"
 
+#include <math.h>
+
 enum { MAX_VALUES = 64, MAX_ELEMS = 1024 };
 
 struct gen {
@@ -158,4 +160,22 @@ struct yir_func *randnet(struct yir_arena *a, struct yir_diags *d, uint64_t seed
         step[pick(&g, (int)YIR_COUNT(step))](&g);
     add_outputs(&g);
     return g.f;
+}
+
+float randnet_float(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (float)((double)(*state >> 40) / (double)(1 << 24) * 2 - 1);
+}
+
+void randnet_weights(struct yir_func *f, uint64_t seed)
+{
+    for (uint32_t i = 0; i < f->nweight; i++) {
+        const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[i].type);
+        int64_t n = yir_numel(d);
+        float *v = yir_alloc_n(f->arena, (size_t)n, sizeof *v);
+        for (int64_t k = 0; k < n; k++)
+            v[k] = randnet_float(&seed) * sqrtf(2.0f * (float)d->dim[0] / (float)n);
+        f->weight[i].data = v;
+    }
 }

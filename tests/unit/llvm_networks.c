@@ -24,24 +24,6 @@ struct run {
     int batch;
 };
 
-static float random_float(uint64_t *state)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (float)((double)(*state >> 40) / (double)(1 << 24) * 2 - 1);
-}
-
-static void fill_weights(struct yir_func *f, uint64_t seed)
-{
-    for (uint32_t i = 0; i < f->nweight; i++) {
-        const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[i].type);
-        int64_t n = yir_numel(d);
-        float *v = yir_alloc_n(f->arena, (size_t)n, sizeof *v);
-        for (int64_t k = 0; k < n; k++)
-            v[k] = random_float(&seed) * sqrtf(2.0f * (float)d->dim[0] / (float)n);
-        f->weight[i].data = v;
-    }
-}
-
 /* Memory of the buffers twice: doubles for the evaluator, floats for the code. */
 struct memory {
     double **ref;
@@ -54,7 +36,7 @@ static void fill_input(const struct yir_func *f, uint32_t i, uint64_t seed, doub
     const struct yir_tdesc *d = yir_tdesc(f->types, f->input[f->buf[i].io].type);
     uint64_t state = i + seed;
     for (int64_t k = 0, n = yir_numel(d); k < n; k++) {
-        float v = random_float(&state);
+        float v = randnet_float(&state);
         ref[k] = d->dtype == YIR_U8 ? (double)floorf(fabsf(v) * 255.0f) : (double)v;
         yir_dtype_store(d->dtype, native, (size_t)k, ref[k]);
         ref[k] = yir_dtype_load(d->dtype, native, (size_t)k);
@@ -140,7 +122,7 @@ static void check(uint64_t seed, bool fuse)
     struct cg_target target;
     struct cg_code code;
     pass_opts_init(&po);
-    fill_weights(f, seed);
+    randnet_weights(f, seed);
     r.batch = po.max_batch = (int)yir_tdesc(f->types, f->input[0].type)->dim[0];
     po.fuse = po.reuse = fuse;
     cr_assert_eq(cg_target_find(r.arena, r.diags, "cpu:native", &target), 0);

@@ -17,25 +17,6 @@ struct run {
     int batch;
 };
 
-static float random_float(uint64_t *state)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (float)((double)(*state >> 40) / (double)(1 << 24) * 2 - 1);
-}
-
-/* Weights of a size that keeps sums near one. */
-static void fill_weights(struct yir_func *f, uint64_t seed)
-{
-    for (uint32_t i = 0; i < f->nweight; i++) {
-        const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[i].type);
-        int64_t n = yir_numel(d);
-        float *v = yir_alloc_n(f->arena, (size_t)n, sizeof *v);
-        for (int64_t k = 0; k < n; k++)
-            v[k] = random_float(&seed) * sqrtf(2.0f * (float)d->dim[0] / (float)n);
-        f->weight[i].data = v;
-    }
-}
-
 struct memory {
     const struct yir_func *f;
     double **buf; /* of each buffer, one double an element of f32 */
@@ -52,7 +33,7 @@ static struct memory memory_of(const struct run *r, const struct yir_func *f)
                                             : yir_alloc_n(r->arena, b->bytes, sizeof(double));
         uint64_t state = i + r->seed;
         for (uint64_t k = 0; b->kind == YIR_BUF_IN && k < b->bytes / 4; k++)
-            m.buf[i][k] = (double)random_float(&state);
+            m.buf[i][k] = (double)randnet_float(&state);
     }
     return m;
 }
@@ -93,7 +74,7 @@ static struct memory evaluate(const struct run *r, const struct cg_target *t, bo
     po.fuse = po.reuse = fuse;
     po.max_batch = r->batch;
     struct yir_func *f = randnet(r->arena, r->diags, r->seed);
-    fill_weights(f, r->seed);
+    randnet_weights(f, r->seed);
     f = pass_run_all(f, r->diags, &po);
     cr_assert_not_null(f);
     struct memory m = memory_of(r, f);
