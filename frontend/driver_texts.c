@@ -190,18 +190,21 @@ yoloc_status yoloc_ir_text(yoloc *c, const char *model, const char *weights, yol
     return call_run(c, ir_body, &a);
 }
 
+/* NULL after reporting. */
+static struct yir_func *run_passes(struct call *k, struct yir_func *f, const char *passes)
+{
+    struct pass_opts po = call_pass_opts(k, k->o->batch, true);
+    po.verify_each = true;
+    if (!strcmp(passes, "all")) return pass_run_all(f, k->diags, &po);
+    return *passes ? pass_run_named(f, k->diags, passes, &po) : f;
+}
+
 static int opt_body(struct call *k, void *p)
 {
     struct text_arg *a = p;
     struct yir_str s = {.arena = k->arena};
     struct yir_func *f = yir_parse(k->arena, k->types, k->diags, a->file, a->text, a->len);
-    if (!f) return -1;
-    struct pass_opts po = call_pass_opts(k, k->o->batch, true);
-    po.verify_each = true;
-    if (!strcmp(a->what, "all"))
-        f = pass_run_all(f, k->diags, &po);
-    else if (*a->what)
-        f = pass_run_named(f, k->diags, a->what, &po);
+    if (f) f = run_passes(k, f, a->what);
     if (!f) return -1;
     yir_print(&s, f, a->flag ? YIR_PRINT_LOCS : 0);
     return call_result(k, s.text, s.len, a->out);
@@ -213,6 +216,30 @@ yoloc_status yoloc_opt_text(yoloc *c, const char *file, const char *text, size_t
     if (!file || !text || !passes || !out) return YOLOC_USAGE;
     struct text_arg a = {.file = file, .text = text, .len = len, .what = passes, .flag = locs, .out = out};
     return call_run(c, opt_body, &a);
+}
+
+static int ir_weights_body(struct call *k, void *p)
+{
+    struct text_arg *a = p;
+    if (call_model(k, &a->s)) return -1;
+    const struct yir_func *f = run_passes(k, a->s.fe->func, a->what);
+    if (!f) return -1;
+    struct fe_out_tensor *t = yir_alloc_n(k->arena, f->nweight, sizeof *t);
+    for (uint32_t i = 0; i < f->nweight; i++) {
+        const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[i].type);
+        t[i] = (struct fe_out_tensor){
+            .name = f->weight[i].name, .dtype = d->dtype, .rank = d->rank, .data = f->weight[i].data};
+        memcpy(t[i].dim, d->dim, (size_t)d->rank * sizeof d->dim[0]);
+    }
+    return fe_safetensors_write(k->arena, k->diags, a->file, t, f->nweight);
+}
+
+yoloc_status yoloc_ir_weights(yoloc *c, const char *model, const char *weights, const char *passes, const char *path)
+{
+    if (!model || !passes || !path) return YOLOC_USAGE;
+    struct text_arg a = {
+        .s = {.model = model, .weights = weights, .wants_weights = true}, .what = passes, .file = path};
+    return call_run(c, ir_weights_body, &a);
 }
 
 /* --- modules ------------------------------------------------------------------------------------------------ */

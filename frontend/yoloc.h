@@ -93,6 +93,9 @@ YOLOC_API yoloc_status yoloc_ir_text(yoloc *c, const char *model, const char *we
 YOLOC_API yoloc_status yoloc_opt_text(yoloc *c, const char *file, const char *text, size_t len, const char *passes, int locs,
                                       yoloc_result *out);
 
+/* Writes the weights that the model's IR names after these passes, as a safetensors file, whole or not at all. Weights are needed. */
+YOLOC_API yoloc_status yoloc_ir_weights(yoloc *c, const char *model, const char *weights, const char *passes, const char *path);
+
 /* What a module holds: "summary", "kernels", "memory", "ir", "program" (kernel programs), "code" (LLVM IR text). */
 YOLOC_API yoloc_status yoloc_inspect_text(yoloc *c, const void *module, size_t size, const char *what, yoloc_result *text);
 

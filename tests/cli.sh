@@ -137,8 +137,21 @@ cp "$demo/yolox_nano.safetensors" "$work/keep.safetensors"
 refused 2 001 compile models/yolox.yaml --scale nano --weights "$work/keep.safetensors" -o "$work/keep.safetensors"
 cp models/yolox.yaml "$work/keep.yaml"
 refused 2 001 opt "$work/keep.yaml" --scale nano --weights rule -o "$work/keep.yaml"
+refused 2 001 opt "$work/keep.yaml" --scale nano --weights rule --save-weights "$work/keep.yaml"
+refused 2 001 opt "$work/keep.yaml" --scale nano --weights "$work/keep.safetensors" --save-weights "$work/keep.safetensors"
 cmp -s models/yolox.yaml "$work/keep.yaml" && cmp -s "$demo/yolox_nano.safetensors" "$work/keep.safetensors" ||
     { bad=$((bad + 1)); echo "FAIL: an input was overwritten"; }
+
+# The weights that IR text names, as numbers: those of the text after its passes.
+accepted 'fold' opt tests/tiny.yaml --weights rule --passes foldbn,dce --save-weights "$work/named.safetensors"
+sed -n 's/^w  *\$\([^ ]*\).*/\1/p' "$work/stdout" | sort >"$work/named"
+accepted 'bias-folded f32' weights "$work/named.safetensors"
+sed -n 's/^  \([^ ]*\) f32 .*/\1/p' "$work/stdout" | sort | cmp -s - "$work/named" ||
+    { bad=$((bad + 1)); echo "FAIL: opt --save-weights wrote other weights than its text names"; }
+refused 2 001 opt tests/tiny.yaml --save-weights "$work/none.safetensors"
+printf 'in %%x : f32[1,1,4,4] nchw\n%%1 = relu %%x : f32[1,1,4,4] nchw\nout y = %%1\n' >"$work/relu.yir"
+refused 2 001 opt "$work/relu.yir" --save-weights "$work/none.safetensors"
+[ ! -e "$work/none.safetensors" ] || { bad=$((bad + 1)); echo "FAIL: weights were written after an error"; }
 
 # What is no file with text in it: an error at once, no waiting and no empty success.
 : >"$work/empty.yir"

@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "compiler.h"
 #include "fileio.h"
+#include "interrupt.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 struct options {
     struct cli_build build;
-    const char *passes, *output;
+    const char *passes, *output, *save_weights;
     int locs;
 };
 
@@ -20,6 +21,8 @@ static const struct cli_option rows[] = {
      .metavar = "NAMES|all", .help = "run these passes (comma-joined), or the whole pipeline; else none"},
     {.name = "output", .letter = 'o', .value = CLI_TEXT, .at = offsetof(struct options, output),
      .metavar = "FILE", .help = "write here instead of stdout"},
+    {.name = "save-weights", .value = CLI_TEXT, .at = offsetof(struct options, save_weights),
+     .metavar = "FILE", .help = "write the weights that the text names here, as .safetensors"},
     {.name = "locs", .value = CLI_FLAG, .at = offsetof(struct options, locs),
      .help = "print source positions, which are no part of the canonical text"},
     CLI_ROWS_WEIGHTS(options),
@@ -63,7 +66,12 @@ static int from_model(struct cli_compiler *c, const struct options *o, const cha
     if (rc == 0)
         rc = run_passes(c, o, path, text.bytes, text.size, e);
     yoloc_free_result(&text);
-    return rc;
+    if (rc != 0 || !o->save_weights)
+        return rc;
+    cli_interrupt_hold();
+    yoloc_status s = yoloc_ir_weights(c->handle, path, o->build.weights, o->passes ? o->passes : "", o->save_weights);
+    cli_interrupt_release();
+    return cli_compiler_check(c, s, e);
 }
 
 static int from_text(struct cli_compiler *c, const struct options *o, const char *path, struct cli_error *e)
@@ -94,20 +102,27 @@ static const char *useless(const struct options *o)
     return b->time_passes && !o->passes ? "--time-passes" : NULL;
 }
 
+/* An output file, which may be NULL, is none of the inputs. */
+static int spares(const struct options *o, const char *output, const char *model, struct cli_error *e)
+{
+    if (!output)
+        return 0;
+    return cli_output_spares(output, model, e) == 0 ? cli_output_spares(output, o->build.weights, e) : -1;
+}
+
 static int run(const void *options, const struct cli_args *args, struct cli_error *e)
 {
     const struct options *o = options;
     const char *path = args->rest[0];
     int model = is_model(path);
-    if (!model && (o->build.weights || o->build.scale || o->build.nc || o->build.size.height))
+    if (!model && (o->build.weights || o->build.scale || o->build.nc || o->build.size.height || o->save_weights))
         return cli_fail(e, CLI_USAGE,
-                        "opt: --weights, --scale, --nc and --imgsz are for models, %s is IR text", path);
+                        "opt: --weights, --save-weights, --scale, --nc and --imgsz are for models, %s is IR text", path);
     const char *flag = useless(o);
     if (flag)
         return cli_fail(e, CLI_USAGE, "opt: %s has no effect on %s", flag,
                         o->passes ? "passes that are named one by one" : "text that goes through no pass");
-    if (o->output && model &&
-        (cli_output_spares(o->output, path, e) != 0 || cli_output_spares(o->output, o->build.weights, e) != 0))
+    if (model && (spares(o, o->output, path, e) != 0 || spares(o, o->save_weights, path, e) != 0))
         return -1;
     struct cli_compiler c;
     if (cli_compiler_open(&c, &o->build, e) != 0)
