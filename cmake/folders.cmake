@@ -11,6 +11,7 @@ set(RULES
     "codegen/*|ir/ codegen/ runtime/module.h"
     "runtime/*|runtime/"
     "sign/*|sign/"
+    "bench/*|runtime/yolort.h"
     "docs/*|yolort.h yoloc.h yolosign.h")
 set(SYSTEM
     "^llvm|codegen/"
@@ -78,7 +79,8 @@ function(check_system file line)
 endfunction()
 
 file(GLOB SOURCES RELATIVE ${ROOT} ${ROOT}/ir/*.[ch] ${ROOT}/frontend/*.[ch] ${ROOT}/frontend/cli/*.[ch]
-    ${ROOT}/passes/*.[ch] ${ROOT}/codegen/*.[ch] ${ROOT}/runtime/*.[ch] ${ROOT}/sign/*.[ch] ${ROOT}/docs/*.[ch])
+    ${ROOT}/passes/*.[ch] ${ROOT}/codegen/*.[ch] ${ROOT}/runtime/*.[ch] ${ROOT}/sign/*.[ch] ${ROOT}/docs/*.[ch]
+    ${ROOT}/bench/*.[ch])
 list(LENGTH SOURCES count)
 foreach(file IN LISTS SOURCES)
     file(STRINGS ${ROOT}/${file} includes REGEX "^[ \t]*#[ \t]*include")
@@ -108,7 +110,7 @@ endforeach()
 
 # Nothing that is shipped knows a machine's folders.
 file(GLOB_RECURSE SHIPPED RELATIVE ${ROOT} ${ROOT}/ir/* ${ROOT}/frontend/* ${ROOT}/passes/* ${ROOT}/codegen/*
-    ${ROOT}/runtime/* ${ROOT}/sign/* ${ROOT}/docs/* ${ROOT}/man/* ${ROOT}/tools/* ${ROOT}/cmake/*.in ${ROOT}/models/*.yaml)
+    ${ROOT}/runtime/* ${ROOT}/sign/* ${ROOT}/docs/* ${ROOT}/bench/* ${ROOT}/man/* ${ROOT}/tools/* ${ROOT}/cmake/*.in ${ROOT}/models/*.yaml)
 list(APPEND SHIPPED CMakeLists.txt README.md CONTRIBUTING.md SECURITY.md)
 foreach(file IN LISTS SHIPPED)
     if(EXISTS ${ROOT}/${file})
