@@ -35,6 +35,9 @@ bool cg_cachedir_usable(const struct cg_cachedir *c);
 /* Reports what keeps a cache from being used: the first such report of a folder is told, later ones are not. */
 YIR_PRINTF(2, 3) void cg_cachedir_report(struct cg_cachedir *c, const char *fmt, ...);
 
+/* NULL, or why an open folder may not be used: it is another user's, or may be written by others. */
+const char *cg_cachedir_distrust_folder(int fd);
+
 /* NULL, or why a file of the folder may not be used: it is a link, has a second name, is not regular, is another
  * user's, or may be written by others. NULL also when there is no such file. */
 const char *cg_cachedir_distrust(int folder, const char *name);

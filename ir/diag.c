@@ -132,6 +132,7 @@ static enum yir_class class_of(enum yir_diag_id id)
     case E_OPEN: return YIR_CLASS_INPUT;
     case E_WRITE:
     case E_MEMORY:
+    case E_CACHE:
     case E_INTERRUPTED:
     case E_LLVM:
     case E_LINK:
