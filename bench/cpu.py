@@ -1,0 +1,461 @@
+"""Ours and the peers on the same networks, interleaved on this CPU; bench/cpu.sh sets it up and names its options."""
+
+import argparse
+import contextlib
+import datetime
+import json
+import math
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy
+
+import children
+import ir
+import record
+from children import Machine, Runner, RunnerError, timed
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+REFERENCE, JUDGED = "onnxruntime", ("onnxruntime", "openvino")  # whose outputs the others must give; who is to be beaten
+AGREE = 1e-3  # largest difference by the tensor's mean absolute value
+SLOW = 1.15  # a peer slower than its reference by more did not get its due
+NO_AGREEMENT = 1e30  # stands for the error where there is no number
+STABLE = 0.02  # half width of the ratio's interval, by the ratio
+SLICE_SECONDS, SLICE_LEAST, SLICE_MOST = 0.3, 3, 10  # a turn of a runner
+PHOTO = ROOT / "models/demo/photos/chelsea.png"
+
+
+def table(name):
+    """Rows of a .tsv file of this folder."""
+    lines = (HERE / name).read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines if line and not line.startswith("#")]
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+# --- the machine --------------------------------------------------------------------------------------------------
+
+
+def cpu_info():
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as f:
+        fields = dict(re.split(r"\s*:\s*", line.rstrip("\n"), maxsplit=1) for line in f if ":" in line)
+    flags = (fields.get("flags") or fields.get("Features") or "").split()
+    wanted = re.compile(r"avx|fma|amx|f16c|asimd|sve|fp16|bf16|i8mm|dotprod")
+    base = pathlib.Path("/sys/devices/system/cpu/cpu0")
+    caches = []
+    for cache in sorted(base.glob("cache/index*")):
+        level, kind, size = [(cache / n).read_text().strip() for n in ("level", "type", "size")]
+        caches.append(f"L{level} {kind} {size}")
+    clock = base / "cpufreq/cpuinfo_max_freq"
+    mhz = float(clock.read_text()) / 1e3 if clock.exists() else float(fields["cpu MHz"]) if "cpu MHz" in fields else None
+    return {"cpu": fields.get("model name") or platform.machine(), "features": sorted(f for f in flags if wanted.search(f)),
+            "cores": len(os.sched_getaffinity(0)), "caches": caches, "mhz": mhz}
+
+
+def commit():
+    def git(*words):
+        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False)
+
+    head = git("rev-parse", "--short=12", "HEAD")
+    if head.returncode != 0:
+        return "unknown"
+    changed = git("status", "--porcelain", "--untracked-files=no").stdout.strip()
+    return head.stdout.strip() + ("-dirty" if changed else "")
+
+
+# --- one model ----------------------------------------------------------------------------------------------------
+
+
+class Own:
+    """The yoloc under test and what it can."""
+
+    def __init__(self, build, extra):
+        self.yoloc, self.ours, self.peak = build / "yoloc", build / "bench/bench_ours", build / "bench/bench_peak"
+        self.extra = extra
+        said = self.text("compile", "--help")
+        self.tunes = "--tune" in said
+        self.caches = subprocess.run([self.yoloc, "cache", "--help"], capture_output=True, check=False).returncode == 0
+
+    def text(self, *words):
+        return subprocess.run([self.yoloc, *words], capture_output=True, text=True, check=True).stdout
+
+    def tune(self, mode):
+        return [f"--tune={mode}"] if self.tunes else []
+
+
+class Model:
+    """Files of one network in the work folder: modules, IR text, weights, inputs."""
+
+    def __init__(self, row, own, work):
+        self.name, self.yaml, self.scale, given, size, factor = row
+        self.given = given if given == "rule" else str(ROOT / given)
+        self.size, self.own = int(size), own
+        self.stem = str(work / self.name)
+        self.net, self.weights = None, None
+        self._export()
+        self._inputs(float(factor))
+
+    def path(self, suffix):
+        return self.stem + suffix
+
+    def source(self):
+        return [str(ROOT / self.yaml), "--scale", self.scale, "--weights", self.given, "--imgsz", str(self.size)]
+
+    def _export(self):
+        weights = self.path(".safetensors")
+        text = self.own.text("opt", *self.source(), "--passes", "foldbn,dce", "--save-weights", weights)
+        pathlib.Path(self.path(".yir")).write_text(text, encoding="utf-8")
+        self.net, self.weights = ir.load(self.path(".yir"), weights)
+
+    def _inputs(self, factor):
+        rng = numpy.random.default_rng(1)
+        picture = rng.integers(0, 256, (self.size, self.size, 3), numpy.uint8)
+        picture.tofile(self.path(".u8"))
+        images = rng.random((1, 3, self.size, self.size), numpy.float32) * numpy.float32(factor)
+        images.tofile(self.path(".f32"))
+
+    def compile(self, out, mode, cache):
+        """ms and MB of one compilation."""
+        env = {**os.environ, "XDG_CACHE_HOME": cache}
+        words = [*self.source(), "-o", self.path(out), *self.own.tune(mode), *self.own.extra]
+        return timed([str(self.own.yoloc), "compile", *words], env)
+
+    def command(self, runner, threads, outputs):
+        if runner == "peak":
+            return [str(self.own.peak), str(threads)]
+        if runner in OURS:
+            module, wanted, file = OURS[runner]
+            return [str(self.own.ours), self.path(module), str(threads), wanted, self.path(file), ",".join(outputs)]
+        return [sys.executable, str(HERE / "worker.py"), runner, self.path(".yir"), self.path(".safetensors"), str(threads),
+                self.path(".f32"), ",".join(outputs)]
+
+
+# Ours: module, input, file of the input.
+OURS = {
+    "yoloc": (".yoloc", "images", ".f32"),
+    "yoloc-untuned": ("-untuned.yoloc", "images", ".f32"),
+    "yoloc-bytes": (".yoloc", "input_u8", ".u8"),
+}
+
+
+def compile_times(model, machine, quick):
+    """Makes the modules; what is asked of a compiler: time and memory of each way to compile."""
+    own, out, memory = model.own, {"untuned": None, "tuned": None, "cached": None}, 0
+    with machine.window(), tempfile.TemporaryDirectory() as caches:
+        for mode, file, name, n in (("off", "-untuned.yoloc", "untuned", 1 if quick else 3), ("fast", ".yoloc", "tuned", 1)):
+            if mode == "fast" and not own.tunes:
+                os.replace(model.path("-untuned.yoloc"), model.path(".yoloc"))
+                continue
+            times = []
+            for i in range(n):
+                machine.refresh(35 if mode == "fast" else 10)
+                ms, mb = model.compile(file, mode, f"{caches}/{mode}{i}")
+                times.append(ms)
+                memory = max(memory, mb)
+            out[name] = record.distribution(times)
+        if own.caches:
+            last = f"{caches}/fast0" if own.tunes else f"{caches}/off0"
+            again = [model.compile(".yoloc", "fast", last)[0] for _ in range(1 if quick else 5)]
+            out["cached"] = record.distribution(again)
+    return {"compile_ms": out, "compile_memory_mb": round(memory, 1)}
+
+
+def detect_times(model, machine, quick):
+    """One photo, process start to exit, the module in the page cache."""
+    threads = min(2, len(os.sched_getaffinity(0)))
+    words = ["detect", model.path(".yoloc"), str(PHOTO), "--threads", str(threads)]
+    with machine.window():
+        runs = [timed([str(model.own.yoloc), *words]) for _ in range(3 if quick else 10)]
+    return {"detect_ms": record.distribution([ms for ms, _ in runs[1:]]), "detect_threads": threads,
+            "detect_memory_mb": round(max(mb for _, mb in runs), 1)}
+
+
+# --- agreement ----------------------------------------------------------------------------------------------------
+
+
+def split_outputs(model, path, outputs):
+    """Name to array, of what a runner dumped."""
+    types, flat, out = ir.shapes(model.net), numpy.fromfile(path, numpy.float32), {}
+    for name in outputs:
+        shape = types[model.net.outputs[name]].dims
+        n = math.prod(shape)
+        out[name], flat = flat[:n].reshape(shape), flat[n:]
+    if flat.size:
+        raise RunnerError(f"{path}: {flat.size} numbers more than the outputs have")
+    return out
+
+
+def dumped(model, runner, outputs):
+    path = model.path(".out")
+    runner.ask("run 1", f"dump {path}")
+    return split_outputs(model, path, outputs)
+
+
+def error_of(value, reference):
+    """Largest difference by the reference's mean absolute value; huge where one of them is not finite."""
+    if not (numpy.isfinite(value).all() and numpy.isfinite(reference).all()):
+        return NO_AGREEMENT
+    return float(numpy.abs(value - reference).max()) / max(float(numpy.abs(reference).mean()), 1 / NO_AGREEMENT)
+
+
+def statistics(name, array):
+    finite = array[numpy.isfinite(array)]
+    size = numpy.abs(finite)
+    odd = {"nonfinite": array.size - finite.size, "zeros": (size == 0).sum(),
+           "denormals": ((size > 0) & (size < numpy.finfo(numpy.float32).tiny)).sum()}
+    usual = {"abs_mean": size.mean(), "min": finite.min(), "max": finite.max()} if finite.size else dict.fromkeys(
+        ("abs_mean", "min", "max"), 0)
+    return {"name": name, "shape": list(array.shape), **{k: float(v) for k, v in usual.items()},
+            **{k: int(v) for k, v in odd.items()}}
+
+
+def agreement(model, peers, ours, void):
+    """All outputs of every runner against those of the reference. Ours with bytes reads another input and is left out."""
+    outputs, values = list(model.net.outputs), {}
+    for name in peers + [n for n in ours if n != "yoloc-bytes"]:
+        runner = Runner(name, model.command(name, 1, outputs))
+        values[name] = dumped(model, runner, outputs)
+        runner.end()
+    against = REFERENCE if REFERENCE in values else next(iter(values))
+    rows = [{"runner": name, "against": against, "output": o, "error": error_of(values[name][o], values[against][o])}
+            for name in values if name != against for o in outputs]
+    stats = [statistics(o, values[against][o]) for o in outputs]
+    for s in stats:
+        say(f"  output {s['name']} {s['shape']}: abs mean {s['abs_mean']:.4g}, {s['min']:.4g} .. {s['max']:.4g}, "
+            f"{s['zeros']} zeros, {s['denormals']} denormals, {s['nonfinite']} not finite")
+        if s["denormals"] or s["nonfinite"] or s["zeros"] > math.prod(s["shape"]) / 2:
+            void.append(f"{model.name}: output {s['name']} is no fair work")
+    for r in rows:
+        say(f"  {r['runner']} against {r['against']}, {r['output']}: {r['error']:.2e}")
+        if not r["error"] <= AGREE:
+            void.append(f"{model.name}: {r['runner']} differs from {r['against']} in {r['output']} by {r['error']:.2e}")
+    return {"outputs": stats, "agreement": rows}, values[against]
+
+
+# --- measuring ----------------------------------------------------------------------------------------------------
+
+
+class Race:
+    """Rounds of all runners on one model with so many threads."""
+
+    def __init__(self, model, threads, names, machine):
+        self.model, self.threads, self.machine = model, threads, machine
+        self.peers = [n for n in names if n not in OURS]
+        self.times, self.slices, self.turn = {}, {}, {}
+        self.runners = {}
+        for name in ["peak"] + names:
+            self.runners[name] = Runner(name, model.command(name, threads, ["decoded"]), machine.realtime)
+            self.times[name], self.slices[name] = [], []
+
+    def check(self, expected, void):
+        """What is measured is what was compared."""
+        for name, runner in self.runners.items():
+            if name not in ("peak", "yoloc-bytes"):
+                error = error_of(dumped(self.model, runner, ["decoded"])["decoded"], expected)
+                if not error <= AGREE:
+                    void.append(f"{self.model.name}, {self.threads} threads: {name} is off by {error:.2e} in the measured run")
+
+    def calibrate(self):
+        for name, runner in self.runners.items():
+            least = min(runner.ask("run 3")["ms"]) if name != "peak" else 1
+            self.turn[name] = min(SLICE_MOST, max(SLICE_LEAST, math.ceil(SLICE_SECONDS * 1e3 / least)))
+
+    def seconds(self):
+        """A round's, about."""
+        return sum(n * (record.median(self.times[name]) / 1e3 if name != "peak" and self.times[name] else 0.05)
+                   for name, n in self.turn.items())
+
+    def round(self, number):
+        """Everyone's turn, in another order each time. The first run after standing still does not count."""
+        names = list(self.runners)
+        shift = number % len(names)
+        for name in names[shift:] + names[:shift]:
+            if name == "peak":
+                figures = self.runners[name].ask("run 6")["gflops"][1:]
+            else:
+                figures = self.runners[name].ask("run 1", f"run {self.turn[name]}")["ms"]
+            self.times[name] += figures
+            self.slices[name].append(round(record.median(figures), 4))
+
+    def ratio(self, ours, peer):
+        by_round = [p / o for p, o in zip(self.slices[peer], self.slices[ours])]
+        low, high = record.median_interval(by_round)
+        numbers = {"p50": record.median(by_round), "low": low, "high": high,
+                   "least": min(self.times[peer]) / min(self.times[ours])}
+        return {"ours": ours, "peer": peer, **{k: round(v, 4) for k, v in numbers.items()}}
+
+    def best_peer(self):
+        judged = [p for p in self.peers if p in JUDGED] or self.peers
+        return min(judged, key=lambda p: record.median(self.times[p]), default=None)
+
+    def stable(self):
+        if not self.best_peer():
+            return False
+        r = self.ratio("yoloc", self.best_peer())
+        return r["high"] - r["low"] <= 2 * STABLE * r["p50"]
+
+    def run(self, least, most, budget):
+        """Why it stopped. The clock that counts is that of the rounds."""
+        spent, number = 0.0, 0
+        with self.machine.window():
+            self.calibrate()
+            while number < most:
+                self.machine.refresh(2 * self.seconds() + 1)
+                start = datetime.datetime.now()
+                self.round(number)
+                spent += (datetime.datetime.now() - start).total_seconds()
+                number += 1
+                if number >= least and self.stable():
+                    return "stable"
+                if number >= least and spent > budget:
+                    return "budget"
+        return "rounds"
+
+    def close(self):
+        for runner in self.runners.values():
+            runner.end()
+
+    def report(self, stopped, layers):
+        peak = record.distribution(self.times["peak"])
+        rows = [{"runner": n, "ms": record.distribution(self.times[n]), "load_ms": r.hello["load_ms"],
+                 "memory_mb": r.memory_mb(), "slices": self.slices[n]} for n, r in self.runners.items() if n != "peak"]
+        ours = [n for n in self.runners if n in OURS]
+        return {"threads": self.threads, "rounds": len(self.slices["peak"]), "stopped": stopped, "peak_gflops": peak,
+                "runners": rows, "ratios": [self.ratio(o, p) for o in ours for p in self.peers],
+                "layers": [{**row, "share": round(row["gflops"] / peak["p50"], 4)} for row in layers]}
+
+
+def layers_of(model, threads, machine):
+    """Time and rate of each kernel, and the work of the whole network in GFLOP."""
+    with machine.window():
+        text = subprocess.run([str(model.own.yoloc), "bench", model.path(".yoloc"), "--json", "--runs", "10", "--threads",
+                               str(threads)], capture_output=True, text=True, check=True).stdout
+    rows = json.loads(text)["layers"]
+    kept = [{"label": r["label"], "kernel": r["kernel"], "ms": round(r["ms"], 4), "gflops": r["gflops_per_s"]} for r in rows]
+    return kept, sum(r["flops"] for r in rows) / 1e9
+
+
+def slow_peers(model, run, void):
+    """Peers that did worse here than they can, by the reference table and the peak of both machines."""
+    for name, threads, runner, _, ms, peak in table("reference.tsv"):
+        found = [r for r in run["runners"] if r["runner"] == runner]
+        if name != model.name or int(threads) != run["threads"] or not found:
+            continue
+        scale = float(peak) * run["threads"] / run["peak_gflops"]["p50"]
+        expected, got = float(ms) * scale, found[0]["ms"]["p50"]
+        if got > SLOW * expected:
+            void.append(f"{name}, {threads} threads: {runner} took {got:.1f} ms where {expected:.1f} were expected")
+
+
+def print_run(run):
+    say(f"  {run['threads']} thread(s), {run['rounds']} rounds ({run['stopped']}), peak {run['peak_gflops']['p50']:.0f} GFLOP/s")
+    for r in run["runners"]:
+        ms = r["ms"]
+        say(f"    {r['runner']:14} {ms['p50']:9.2f} ms  (min {ms['min']:.2f}, p10 {ms['p10']:.2f}, p90 {ms['p90']:.2f}, "
+            f"{ms['n']} runs)  load {r['load_ms']:.1f} ms, {r['memory_mb']:.0f} MB")
+    for r in run["ratios"]:
+        say(f"    {r['peer']} / {r['ours']}: {r['p50']:.3f} ({r['low']:.3f} .. {r['high']:.3f}), least times {r['least']:.3f}")
+
+
+def measure(model, options, machine, versions, void):
+    """The record of one model."""
+    say(f"{model.name} {model.size}x{model.size}")
+    out = {"name": model.name, "yaml": model.yaml, "scale": model.scale, "size": model.size, "gflop": 0.0}
+    out.update(compile_times(model, machine, options.quick))
+    ours = [n for n in options.ours if n != "yoloc-untuned" or model.own.tunes]
+    agreed, expected = agreement(model, options.peers, ours, void)
+    out.update(agreed)
+    out.update(detect_times(model, machine, options.quick))
+    out["runs"] = []
+    for threads in options.threads:
+        race = Race(model, threads, ours + options.peers, machine)
+        with contextlib.closing(race):
+            race.check(expected["decoded"], void)
+            stopped = race.run(options.rounds[0], options.rounds[1], options.budget)
+            layers, out["gflop"] = layers_of(model, threads, machine)
+            run = race.report(stopped, layers)
+            versions.update({n: r.hello["version"] for n, r in race.runners.items() if "version" in r.hello})
+        slow_peers(model, run, void)
+        print_run(run)
+        out["runs"].append(run)
+    return out
+
+
+# --- command ------------------------------------------------------------------------------------------------------
+
+
+def arguments():
+    p = argparse.ArgumentParser(prog="bench/cpu.sh", description=__doc__)
+    names = [row[0] for row in table("models.tsv")]
+
+    def words(text):
+        return text.split(",") if text else []
+
+    p.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="build folder with yoloc (default build)")
+    p.add_argument("--work", type=pathlib.Path, help="folder for modules and exports (default BUILD/bench-work)")
+    p.add_argument("--models", type=words, default=names, help=f"of {','.join(names)}")
+    p.add_argument("--threads", type=words, default=["1", "2"], help="default 1,2")
+    p.add_argument("--peers", type=words, default=["onnxruntime", "openvino", "torch"],
+                   help="of onnxruntime,openvino,torch,torch-compile; default all but the last")
+    p.add_argument("--ours", type=words, default=list(OURS), help=f"of {','.join(OURS)}; yoloc is always there")
+    p.add_argument("--rounds", type=words, default=["15", "60"], help="least and most, default 15,60")
+    p.add_argument("--budget", type=float, default=90, help="seconds of rounds for a model and a number of threads")
+    p.add_argument("--quick", action="store_true", help="a few rounds only: whether all works, not how fast")
+    p.add_argument("--compile-options", type=str.split, default=[], help="for every yoloc compile")
+    p.add_argument("--commit", default=commit(), help="what to record (default: of this tree)")
+    p.add_argument("--out", type=pathlib.Path, help="result file (default bench/results/DATE-CPU-cpu.json)")
+    o = p.parse_args()
+    o.threads = [int(t) for t in o.threads]
+    o.rounds = [int(n) for n in o.rounds] if not o.quick else [3, 3]
+    o.work = o.work or o.build / "bench-work"
+    o.ours = ["yoloc"] + [n for n in o.ours if n != "yoloc"]
+    unknown = [m for m in o.models if m not in names] + [n for n in o.ours if n not in OURS]
+    if unknown or len(o.rounds) != 2 or o.rounds[0] < 1:
+        p.error(f"not known: {','.join(unknown)}" if unknown else "--rounds LEAST,MOST")
+    return o
+
+
+def result_path(options, device, date):
+    if options.out:
+        return options.out
+    cpu = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", device["cpu"].lower())).strip("-")
+    folder = HERE / "results"
+    folder.mkdir(exist_ok=True)
+    names = (f"{date[:10]}-{cpu}-cpu{i}.json" for i in ["", *(f"-{n}" for n in range(2, 1000))])
+    return next(folder / name for name in names if not (folder / name).exists())
+
+
+def main():
+    options = arguments()
+    options.work.mkdir(parents=True, exist_ok=True)
+    machine = Machine(os.environ.get("BENCH_WRAP", ""), os.environ.get("BENCH_REALTIME") == "1")
+    own = Own(options.build, options.compile_options)
+    date = datetime.datetime.now().isoformat(timespec="seconds")
+    device, void = cpu_info(), []
+    versions = {"python": platform.python_version(), "numpy": numpy.__version__, "kernel": platform.release()}
+    rows = [row for row in table("models.tsv") if row[0] in options.models]
+    models = [measure(Model(row, own, options.work), options, machine, versions, void) for row in rows]
+    out = {"format": record.FORMAT, "what": "cpu", "date": date, "commit": options.commit, "device": device,
+           "versions": versions, "conditions": {**machine.conditions(), "quick": options.quick}, "void": void,
+           "models": models}
+    path = result_path(options, device, date)
+    record.save(path, out)
+    say(f"result: {path}")
+    for reason in void:
+        say(f"VOID: {reason}")
+    return 1 if void else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (RunnerError, ir.IrError, subprocess.CalledProcessError) as e:
+        sys.exit(f"bench: {e}{chr(10) + e.stderr if isinstance(e, subprocess.CalledProcessError) and e.stderr else ''}")
