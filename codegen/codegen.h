@@ -111,7 +111,8 @@ int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_pr
                     struct cg_code *out, struct yir_str *llvm_text);
 
 /* Lays ELF relocatable objects flat, one after the other: read-only allocatable sections in one blob, PC-relative
- * references resolved, anything else E_LINK. The objects are LLVM's own, but are parsed with bounds checks all the same. */
+ * references resolved, anything else E_LINK. Before each section of code there is room for a struct ym_seal (modwrite.c fills
+ * it). The objects are LLVM's own, but are parsed with bounds checks all the same. */
 int cg_flatten(struct yir_arena *a, struct yir_diags *d, struct cg_object *object, size_t nobject, void **blob,
                size_t *blob_size);
 

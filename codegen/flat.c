@@ -3,6 +3,8 @@
 #include <elf.h>
 #include <string.h>
 
+#include "runtime/module.h"
+
 /* The loader maps the blob at a page boundary, so alignment up to this, and aarch64's page-relative
  * addresses, hold. */
 enum { PAGE = 4096 };
@@ -160,7 +162,8 @@ static int place_sections(struct elf *e, uint64_t *end)
             return damaged(e, "data that is not read-only");
         uint64_t align = s->h.sh_addralign ? s->h.sh_addralign : 1;
         if ((align & (align - 1)) || align > PAGE) return damaged(e, "bad section alignment");
-        s->at = (*end + align - 1) & ~(align - 1);
+        uint64_t seal = s->h.sh_flags & SHF_EXECINSTR ? sizeof(struct ym_seal) : 0; /* stays zero here */
+        s->at = (*end + seal + align - 1) & ~(align - 1);
         if (s->h.sh_size > MAX_BLOB || s->at > MAX_BLOB - s->h.sh_size) return damaged(e, "too large");
         s->placed = true;
         *end = s->at + s->h.sh_size;

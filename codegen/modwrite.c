@@ -19,9 +19,9 @@ struct writer {
     struct yir_arena *arena;
     struct yir_diags *diags;
     const struct cg_module *m;
-    struct part part[16];
+    struct part part[20];
     size_t npart;
-    struct part *strings, *constants;
+    struct part *strings, *code, *constants;
     struct packed { /* weights as kernels read them, each once */
         uint32_t weight;
         enum kb_packing packing;
@@ -211,7 +211,7 @@ static const struct packed *pack_once(struct writer *w, const struct kb_mem *mem
 static struct ym_arg arg_of(struct writer *w, const struct kb_mem *mem)
 {
     const struct yir_func *f = w->m->program->f;
-    struct ym_arg arg = {.size = (uint64_t)mem->elems * yir_dtype_size(mem->dtype)};
+    struct ym_arg arg = {0};
     if (mem->kind == KB_MEM_WEIGHT) {
         arg.slot = YM_SLOT_CONSTANT;
         arg.offset = pack_once(w, mem)->offset;
@@ -232,26 +232,89 @@ static struct ym_arg arg_of(struct writer *w, const struct kb_mem *mem)
     return arg;
 }
 
+/* Values have the images as dimension 0; weights are there once. */
+static struct ym_param param_of(const struct yir_func *f, const struct kb_mem *mem)
+{
+    uint64_t size = yir_dtype_size(mem->dtype), all = (uint64_t)mem->elems * size;
+    struct ym_param out = {.first = all, .dtype = (uint8_t)mem->dtype, .written = mem->written};
+    if (mem->kind == KB_MEM_WEIGHT) return out;
+    const struct yir_tdesc *d = yir_desc(f, mem->ref);
+    int64_t stride[YIR_MAX_RANK];
+    kb_input_strides(d, stride);
+    if (yir_kind(mem->ref) == YIR_VAL) stride[0] = f->place[yir_index(mem->ref)].stride[0];
+    out.each = (uint64_t)stride[0] * size;
+    out.first = all - (uint64_t)(d->dim[0] - 1) * out.each;
+    return out;
+}
+
+static uint32_t list_params(const struct yir_func *f, const struct cg_kernel *k, struct ym_param out[YM_MAX_ARGS])
+{
+    uint32_t n = 0;
+    for (int m = 0; m < k->prog->nmem; m++)
+        if (k->prog->mem[m].kind != KB_MEM_SCRATCH) out[n++] = param_of(f, &k->prog->mem[m]);
+    return n;
+}
+
+/* Writes what the function may touch right before it. */
+static int seal(struct writer *w, const struct cg_kernel *k, const struct ym_kernel *row, const struct ym_param *p)
+{
+    static const unsigned char none[sizeof(struct ym_seal)];
+    struct ym_seal s = {.magic = YM_SEAL_MAGIC, .offset = row->offset};
+    uint8_t bytes[YM_CONTRACT_BYTES];
+    XXH128_canonical_t digest;
+    XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes, ym_contract(row, p, bytes)));
+    memcpy(s.contract, &digest, sizeof s.contract);
+    unsigned char *to = w->code->data + row->offset - sizeof s;
+    if (row->offset % YM_ALIGN || row->offset < sizeof s || (memcmp(to, none, sizeof s) && memcmp(to, &s, sizeof s)))
+        return yir_diag(w->diags, (struct yir_loc){0}, E_LINK, "kernel %s has no room before its code", k->symbol);
+    memcpy(to, &s, sizeof s);
+    return 0;
+}
+
+static int write_kernels(struct writer *w)
+{
+    const struct cg_program *p = w->m->program;
+    struct part *kernels = new_part(w, YM_KERNEL), *params = new_part(w, YM_PARAM);
+    struct ym_param row[YM_MAX_ARGS];
+    uint32_t nparam = 0;
+    for (uint32_t i = 0; i < p->nkernel; i++) {
+        const struct cg_kernel *k = &p->kernel[i];
+        uint32_t n = list_params(p->f, k, row);
+        if (k->same_as != i) {
+            struct ym_param of[YM_MAX_ARGS];
+            uint32_t same = list_params(p->f, &p->kernel[k->same_as], of);
+            YIR_ASSERT(same == n && !memcmp(of, row, n * sizeof *row));
+            continue;
+        }
+        struct ym_kernel out = {.name = string(w, k->symbol),
+                                .family = string(w, k->family),
+                                .first_param = nparam,
+                                .nparam = n,
+                                .offset = w->m->code->entry[i],
+                                .units = k->units,
+                                .scratch = (uint64_t)k->scratch_bytes};
+        put(w, kernels, &out, sizeof out);
+        for (uint32_t m = 0; m < n; m++) put(w, params, &row[m], sizeof *row);
+        nparam += n;
+        if (seal(w, k, &out, row)) return -1;
+    }
+    return 0;
+}
+
 static void write_steps(struct writer *w)
 {
     const struct cg_program *p = w->m->program;
-    struct part *kernels = new_part(w, YM_KERNEL), *steps = new_part(w, YM_STEP), *args = new_part(w, YM_ARG);
+    struct part *steps = new_part(w, YM_STEP), *args = new_part(w, YM_ARG);
     w->constants = new_part(w, YM_CONSTANTS);
     uint32_t *number = yir_alloc_n(w->arena, p->nkernel + 1u, sizeof *number), nkernel = 0, narg = 0;
     for (uint32_t i = 0; i < p->nkernel; i++) {
         const struct cg_kernel *k = &p->kernel[i];
         number[i] = k->same_as == i ? nkernel++ : number[k->same_as];
-        if (k->same_as == i) {
-            struct ym_kernel out = {string(w, k->symbol), string(w, k->family), w->m->code->entry[i]};
-            put(w, kernels, &out, sizeof out);
-        }
         struct ym_step step = {.kernel = number[i],
                                .first_arg = narg,
                                .label = string(w, k->label),
                                .line = k->line,
                                .grain = (uint32_t)k->grain,
-                               .units = k->units,
-                               .scratch = (uint64_t)k->scratch_bytes,
                                .flops = k->flops,
                                .bytes = k->bytes};
         for (uint32_t op = k->first; op <= k->last; op++) {
@@ -287,9 +350,9 @@ static void write_target(struct writer *w)
     for (uint32_t i = 0; i < p->nkernel; i++)
         if (out.scratch_size < (uint64_t)p->kernel[i].scratch_bytes) out.scratch_size = (uint64_t)p->kernel[i].scratch_bytes;
     put(w, new_part(w, YM_TARGET), &out, sizeof out);
-    struct part *code = new_part(w, YM_CODE);
-    size_t at = reserve(w, code, w->m->code->size, YM_ALIGN);
-    memcpy(code->data + at, w->m->code->blob, w->m->code->size);
+    w->code = new_part(w, YM_CODE);
+    size_t at = reserve(w, w->code, w->m->code->size, YM_ALIGN);
+    memcpy(w->code->data + at, w->m->code->blob, w->m->code->size);
 }
 
 /* --- the file ----------------------------------------------------------------------------------------------- */
@@ -338,7 +401,8 @@ int cg_module_write(struct yir_arena *a, struct yir_diags *d, const struct cg_mo
     write_ir(&w);
     write_weights(&w);
     write_io(&w);
-    write_steps(&w);
     write_target(&w);
+    if (write_kernels(&w)) return -1;
+    write_steps(&w);
     return assemble(&w, bytes, size);
 }

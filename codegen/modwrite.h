@@ -22,7 +22,7 @@ struct cg_module {
 };
 
 /* The whole file in one malloc'ed block, which the caller frees. The same inputs give the same bytes. -1 after reporting
- * (E_LIMIT: more outputs than a module holds; E_MEMORY). */
+ * (E_LIMIT: more outputs than a module holds; E_LINK: no room for seals; E_MEMORY). */
 int cg_module_write(struct yir_arena *a, struct yir_diags *d, const struct cg_module *m, void **bytes, size_t *size);
 
 #endif

@@ -315,7 +315,7 @@ static int inspect_kernels(struct call *k, const struct cg_modview *v, struct yi
         memcpy(&t, steps + i, sizeof t);
         if (t.kernel < nkernels / sizeof n) memcpy(&n, kernels + t.kernel * sizeof n, sizeof n);
         yir_str_fmt(s, "%4zu %-12s %5lld %9.3f %9.1f  %s  (%s, line %d)\n", i / sizeof t, cg_module_string(v, n.family),
-                    (long long)t.units, t.flops / 1e6, t.bytes / 1024, cg_module_string(v, n.name), cg_module_string(v, t.label),
+                    (long long)n.units, t.flops / 1e6, t.bytes / 1024, cg_module_string(v, n.name), cg_module_string(v, t.label),
                     t.line);
     }
     (void)k;

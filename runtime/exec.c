@@ -209,7 +209,7 @@ static yolort_status run_step(yolort_context *c, const struct ym_step *p, int ba
         .code = &c->m->code,
         .entry = t->kernel[p->kernel].offset,
         .arg = c->arg + p->first_arg,
-        .total = p->units * batch,
+        .total = t->kernel[p->kernel].units * batch,
         .grain = p->grain,
         .pool = c->pool,
         .threads = c->threads,

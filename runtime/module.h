@@ -5,7 +5,7 @@
  *
  * Each section begins at the first multiple of 64 after the part before it; the bytes between, and those that may
  * pad the last one to a multiple of 64, are zero. A (kind, index) occurs once; every program has all of TARGET, IO,
- * KERNEL, STEP, ARG and CODE, and CONSTANTS when an argument lies there.
+ * KERNEL, PARAM, STEP, ARG and CODE, and CONSTANTS when an argument lies there.
  *
  * The digest is XXH3-128 (canonical big-endian form) of the whole file with the digest field zeroed. Offsets in
  * sections are from the start of that section; strings are offsets into the STRINGS section, NUL-terminated; offset 0
@@ -14,10 +14,12 @@
 #ifndef YM_MODULE_H
 #define YM_MODULE_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define YM_MAGIC "YOLOCMOD"
-#define YM_FORMAT 1u
+#define YM_FORMAT 2u
 #define YM_BYTE_ORDER 0x01020304u
 #define YM_ALIGN 64u
 #define YM_MAX_RANK 6
@@ -57,8 +59,9 @@ enum ym_section_kind {
     YM_KERNEL = 18,   /* struct ym_kernel[] */
     YM_STEP = 19,     /* struct ym_step[] */
     YM_ARG = 20,      /* struct ym_arg[] */
-    YM_CODE = 21,     /* cpu: one flat position-independent blob */
-    YM_CONSTANTS = 22 /* packed weights, as the kernels read them */
+    YM_CODE = 21,     /* cpu: one flat position-independent blob; a struct ym_seal before each function */
+    YM_CONSTANTS = 22, /* packed weights, as the kernels read them */
+    YM_PARAM = 23     /* struct ym_param[], those of kernel 0 first */
 };
 
 struct ym_section {
@@ -98,15 +101,53 @@ struct ym_io {
     int64_t dim[YM_MAX_RANK]; /* dim[0]: max_batch */
 };
 
+/*
+ * A function in CODE and what a call of it may touch. Its work is units * batch independent units, any split of which
+ * among threads gives the same bytes.
+ */
 struct ym_kernel {
     uint32_t name, family;   /* symbol, "conv_direct" ... */
-    uint64_t offset;         /* entry in CODE */
+    uint32_t first_param, nparam; /* rows of PARAM: those after the kernel's before */
+    uint64_t offset;         /* entry in CODE, a multiple of 64 */
+    int64_t units;           /* per image, >= 1 */
+    uint64_t scratch;        /* bytes of scratch it uses, <= scratch_size */
 };
+
+/* With n images the code touches no bytes of the argument but the first `first + (n - 1) * each`. */
+struct ym_param {
+    uint64_t first, each;
+    uint8_t dtype, written;  /* element type (addresses are multiples of its size); 1: the code may write there */
+    uint8_t pad[6];
+};
+
+/*
+ * Lies in CODE right before a function: the tables can't claim of the code what it wasn't made for, unless CODE itself
+ * was changed. contract: XXH3-128 (canonical) of ym_contract's bytes.
+ */
+#define YM_SEAL_MAGIC "YMENTRY"
+struct ym_seal {
+    char magic[8];
+    uint64_t offset;         /* of the function in CODE */
+    uint8_t contract[16];
+};
+
+enum { YM_CONTRACT_BYTES = sizeof(struct ym_kernel) + YM_MAX_ARGS * sizeof(struct ym_param) };
+
+/* The row of a function without what is no matter of its code, and its nparam <= YM_MAX_ARGS parameters; how many bytes
+ * these are. */
+static inline size_t ym_contract(const struct ym_kernel *k, const struct ym_param *p, uint8_t to[YM_CONTRACT_BYTES])
+{
+    struct ym_kernel row = *k;
+    row.name = row.family = row.first_param = 0;
+    memcpy(to, &row, sizeof row);
+    if (k->nparam) memcpy(to + sizeof row, p, k->nparam * sizeof *p);
+    return sizeof row + k->nparam * sizeof *p;
+}
 
 /* Bit i of a mask is entry i of YM_IO. A step runs when (need is empty or holds the bound input) and want holds a
  * bound output. A step with an argument in YM_SLOT_IO has that bit alone in need (an input) or want (an output), so
- * that it never runs on an unbound one; with each input, some step writes each output. The work of a step is
- * units * batch independent units, any split of which among threads gives the same bytes. */
+ * that it never runs on an unbound one; with each input, some step writes each output. It has as many arguments as
+ * its kernel has parameters; each lies in its slot with all that its parameter touches. */
 struct ym_step {
     uint64_t need[2];        /* inputs without which it does not run */
     uint64_t want[2];        /* outputs that (transitively) read its results */
@@ -114,8 +155,6 @@ struct ym_step {
     uint32_t label;          /* string */
     int32_t line;            /* yaml line */
     uint32_t grain;          /* units worth handing to a thread at once, >= 1 */
-    int64_t units;           /* per image, >= 1 */
-    uint64_t scratch;        /* bytes of scratch it uses, <= scratch_size */
     double flops, bytes;     /* per image */
 };
 
@@ -124,7 +163,7 @@ enum ym_slot { YM_SLOT_ARENA = 0, YM_SLOT_CONSTANT = 1, YM_SLOT_IO = 2 };
 struct ym_arg {
     uint32_t slot;
     uint32_t io;             /* YM_SLOT_IO: index into YM_IO; else 0 */
-    uint64_t offset, size;   /* bytes from the slot's start; size covers the largest batch (constants: all) */
+    uint64_t offset;         /* bytes from the slot's start */
 };
 
 struct ym_weight {
@@ -135,7 +174,7 @@ struct ym_weight {
 };
 
 /* What a CPU kernel is called with: units [begin, end) of n images' units * n; unit u belongs to image u / units.
- * arg[i] points at the step's i-th argument; scratch (64-byte aligned, scratch_size bytes) is this thread's own. */
+ * arg[i] points at the step's i-th argument; scratch (64-byte aligned, of the kernel's size) is this thread's own. */
 struct ym_cpu_call {
     void *const *arg;
     void *scratch;

@@ -27,6 +27,7 @@ static const struct {
     [YM_ARG] = {"ARG", 0},
     [YM_CODE] = {"CODE", 1},
     [YM_CONSTANTS] = {"CONSTANTS", 1},
+    [YM_PARAM] = {"PARAM", 0},
 };
 enum { NKIND = sizeof kinds / sizeof *kinds };
 
@@ -52,6 +53,21 @@ static int digest_matches(const uint8_t *bytes, uint64_t size)
     XXH3_128bits_update(&state, bytes + after, (size_t)size - after);
     XXH128_canonicalFromHash(&found, XXH3_128bits_digest(&state));
     return !memcmp(found.digest, bytes + at, sizeof zero);
+#endif
+}
+
+int rt_is_sealed(const uint8_t *code, const struct ym_kernel *k, const struct ym_param *p)
+{
+    const struct ym_seal *seal = (const struct ym_seal *)(const void *)(code + k->offset - sizeof *seal);
+    if (memcmp(seal->magic, YM_SEAL_MAGIC, sizeof seal->magic) || seal->offset != k->offset) return 0;
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    (void)p;
+    return 1;
+#else
+    uint8_t bytes[YM_CONTRACT_BYTES];
+    XXH128_canonical_t found;
+    XXH128_canonicalFromHash(&found, XXH3_128bits(bytes, ym_contract(k, p, bytes)));
+    return !memcmp(found.digest, seal->contract, sizeof seal->contract);
 #endif
 }
 

@@ -22,6 +22,10 @@ yolort_status rt_sections_open(struct rt_sections *s, const uint8_t *bytes, uint
                                const struct rt_error *e);
 struct rt_span rt_section(const struct rt_sections *s, uint32_t kind, uint32_t index);
 
+/* Whether CODE says of the function at k->offset, which is 64-byte aligned and has room before it, what its row and its
+ * parameters say. */
+int rt_is_sealed(const uint8_t *code, const struct ym_kernel *k, const struct ym_param *p);
+
 /* "STEP", for error texts. */
 const char *rt_section_name(uint32_t kind);
 

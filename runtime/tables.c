@@ -7,7 +7,7 @@
 #define MAX_IO_BYTES      (1ull << 42) /* of one input or output at the largest batch */
 #define MAX_ARENA_BYTES   (1ull << 42)
 #define MAX_SCRATCH_BYTES (1ull << 32)
-#define MAX_UNITS         (1ll << 48) /* of one image; times YM_MAX_BATCH it is still far from overflow */
+#define MAX_UNITS         (1ll << 40) /* of one image; times YM_MAX_BATCH it is still far from overflow */
 enum { MAX_SIDE = 65535, MAX_CLASSES = 65536, MAX_STRIDE = 65536, MAX_DET_LIMIT = 1 << 24 };
 
 size_t rt_dtype_size(uint32_t dtype)
@@ -246,32 +246,59 @@ static yolort_status check_io(struct rt_tables *t, const struct rt_error *e)
     return YOLORT_OK;
 }
 
-static yolort_status check_kernels(struct rt_tables *t, const struct rt_error *e)
+static yolort_status check_param(const struct ym_param *p, uint32_t kernel, uint32_t i, const struct rt_error *e)
 {
-    struct rt_span s;
-    RT_TRY(rows_of(t, YM_KERNEL, t->index, sizeof *t->kernel, &s, &t->nkernel, e));
-    t->kernel = (const struct ym_kernel *)(const void *)s.data;
-    for (uint32_t i = 0; i < t->nkernel; i++) {
-        const struct ym_kernel *k = &t->kernel[i];
-        RT_TRY(check_string(t, k->name, 0, "KERNEL: name", e));
-        RT_TRY(check_string(t, k->family, 1, "KERNEL: family", e));
-        RT_CHECK(e, FORMAT, MOD_KERNEL_ENTRY, k->offset < t->code.size,
-                 "KERNEL %u: entry %" PRIu64 " is outside CODE", i, k->offset);
-    }
+    static const uint8_t zero[sizeof p->pad];
+    RT_CHECK(e, FORMAT, MOD_PARAM_TYPE, rt_dtype_size(p->dtype), "KERNEL %u: parameter %u: type %u", kernel, i, p->dtype);
+    RT_CHECK(e, FORMAT, MOD_PARAM_FLAGS, p->written <= 1 && !memcmp(p->pad, zero, sizeof zero),
+             "KERNEL %u: parameter %u: bad flags", kernel, i);
     return YOLORT_OK;
 }
 
-/* Bytes that an argument's slot has. */
-static yolort_status slot_size(const struct rt_tables *t, const struct ym_arg *a, uint32_t i, uint64_t *size,
-                               const struct rt_error *e)
+/* params: rows of PARAM that the kernels before it have. */
+static yolort_status check_kernel(const struct rt_tables *t, uint32_t i, uint32_t params, const struct rt_error *e)
 {
-    RT_CHECK(e, FORMAT, MOD_ARG_SLOT, a->slot <= YM_SLOT_IO, "ARG %u: slot %u", i, a->slot);
-    RT_CHECK(e, FORMAT, MOD_ARG_IO, a->slot == YM_SLOT_IO ? a->io < t->nio : a->io == 0, "ARG %u: io %u", i,
-             a->io);
-    *size = a->slot == YM_SLOT_ARENA      ? t->target->arena_size
-            : a->slot == YM_SLOT_CONSTANT ? t->constants.size
-                                          : rt_io_bytes(&t->io[a->io]) * (uint64_t)t->io[a->io].dim[0];
+    const struct ym_kernel *k = &t->kernel[i];
+    RT_TRY(check_string(t, k->name, 0, "KERNEL: name", e));
+    RT_TRY(check_string(t, k->family, 1, "KERNEL: family", e));
+    RT_CHECK(e, FORMAT, MOD_KERNEL_ENTRY,
+             k->offset % YM_ALIGN == 0 && k->offset >= sizeof(struct ym_seal) && k->offset < t->code.size,
+             "KERNEL %u: entry %" PRIu64 " is outside CODE or not aligned", i, k->offset);
+    RT_CHECK(e, FORMAT, MOD_KERNEL_UNITS, within(k->units, 1, MAX_UNITS), "KERNEL %u: %" PRId64 " units", i, k->units);
+    RT_CHECK(e, FORMAT, MOD_KERNEL_SCRATCH, k->scratch <= t->target->scratch_size,
+             "KERNEL %u: %" PRIu64 " bytes of scratch", i, k->scratch);
+    RT_CHECK(e, FORMAT, MOD_KERNEL_PARAMS,
+             k->first_param == params && k->nparam <= YM_MAX_ARGS && k->nparam <= t->nparam - params,
+             "KERNEL %u: parameters %u + %u of %u", i, k->first_param, k->nparam, t->nparam);
+    for (uint32_t p = 0; p < k->nparam; p++)
+        RT_TRY(check_param(&t->param[params + p], i, p, e));
+    RT_CHECK(e, FORMAT, MOD_KERNEL_SEAL, rt_is_sealed(t->code.data, k, t->param + params),
+             "KERNEL %u (%s): is not what CODE holds at %" PRIu64, i, t->strings + k->name, k->offset);
     return YOLORT_OK;
+}
+
+static yolort_status check_kernels(struct rt_tables *t, const struct rt_error *e)
+{
+    struct rt_span s;
+    uint32_t params = 0;
+    RT_TRY(rows_of(t, YM_PARAM, t->index, sizeof *t->param, &s, &t->nparam, e));
+    t->param = (const struct ym_param *)(const void *)s.data;
+    RT_TRY(rows_of(t, YM_KERNEL, t->index, sizeof *t->kernel, &s, &t->nkernel, e));
+    t->kernel = (const struct ym_kernel *)(const void *)s.data;
+    for (uint32_t i = 0; i < t->nkernel; i++) {
+        RT_TRY(check_kernel(t, i, params, e));
+        params += t->kernel[i].nparam;
+    }
+    RT_CHECK(e, FORMAT, MOD_PARAMS_WHOLE, params == t->nparam, "PARAM: %u rows, the kernels have %u", t->nparam, params);
+    return YOLORT_OK;
+}
+
+/* Bytes that an argument's slot has at the largest batch. */
+static uint64_t slot_size(const struct rt_tables *t, const struct ym_arg *a)
+{
+    return a->slot == YM_SLOT_ARENA      ? t->target->arena_size
+           : a->slot == YM_SLOT_CONSTANT ? t->constants.size
+                                         : rt_io_bytes(&t->io[a->io]) * (uint64_t)t->io[a->io].dim[0];
 }
 
 static yolort_status check_args(struct rt_tables *t, const struct rt_error *e)
@@ -281,11 +308,12 @@ static yolort_status check_args(struct rt_tables *t, const struct rt_error *e)
     t->arg = (const struct ym_arg *)(const void *)s.data;
     for (uint32_t i = 0; i < t->narg; i++) {
         const struct ym_arg *a = &t->arg[i];
-        uint64_t size = 0;
-        RT_TRY(slot_size(t, a, i, &size, e));
-        RT_CHECK(e, FORMAT, MOD_ARG_INSIDE, a->offset <= size && a->size <= size - a->offset,
-                 "ARG %u: %" PRIu64 " bytes at %" PRIu64 " leave its slot of %" PRIu64, i, a->size, a->offset,
-                 size);
+        RT_CHECK(e, FORMAT, MOD_ARG_SLOT, a->slot <= YM_SLOT_IO, "ARG %u: slot %u", i, a->slot);
+        RT_CHECK(e, FORMAT, MOD_ARG_IO, a->slot == YM_SLOT_IO ? a->io < t->nio : a->io == 0, "ARG %u: io %u", i,
+                 a->io);
+        uint64_t size = slot_size(t, a);
+        RT_CHECK(e, FORMAT, MOD_ARG_OFFSET, a->offset <= size,
+                 "ARG %u: at %" PRIu64 ", its slot has %" PRIu64 " bytes", i, a->offset, size);
     }
     return YOLORT_OK;
 }
@@ -319,17 +347,44 @@ static yolort_status check_step(const struct rt_tables *t, uint32_t i, const uin
     RT_CHECK(e, FORMAT, MOD_STEP_KERNEL, p->kernel < t->nkernel, "STEP %u: kernel %u of %u", i, p->kernel,
              t->nkernel);
     RT_CHECK(e, FORMAT, MOD_STEP_ARGS,
-             p->narg <= YM_MAX_ARGS && p->first_arg <= t->narg && p->narg <= t->narg - p->first_arg,
+             p->first_arg <= t->narg && p->narg <= t->narg - p->first_arg,
              "STEP %u: arguments %u + %u of %u", i, p->first_arg, p->narg, t->narg);
+    RT_CHECK(e, FORMAT, MOD_STEP_NARG, p->narg == t->kernel[p->kernel].nparam,
+             "STEP %u: %u arguments, its kernel has %u parameters", i, p->narg, t->kernel[p->kernel].nparam);
     RT_CHECK(e, FORMAT, MOD_STEP_LINE, p->line >= 0, "STEP %u: line %d", i, p->line);
     RT_CHECK(e, FORMAT, MOD_STEP_GRAIN, p->grain >= 1, "STEP %u: grain 0", i);
-    RT_CHECK(e, FORMAT, MOD_STEP_UNITS, within(p->units, 1, MAX_UNITS), "STEP %u: %" PRId64 " units", i,
-             p->units);
-    RT_CHECK(e, FORMAT, MOD_STEP_SCRATCH, p->scratch <= t->target->scratch_size,
-             "STEP %u: %" PRIu64 " bytes of scratch", i, p->scratch);
     RT_CHECK(e, FORMAT, MOD_STEP_COSTS,
              isfinite(p->flops) && isfinite(p->bytes) && p->flops >= 0 && p->bytes >= 0,
              "STEP %u: flops or bytes is no count", i);
+    return YOLORT_OK;
+}
+
+/* Whether all that the code touches of an argument lies in its slot, with one image and with the most: then with each
+ * number between, since both grow evenly. */
+static int is_inside(const struct rt_tables *t, const struct ym_arg *a, const struct ym_param *p)
+{
+    uint64_t end, more, one = a->slot == YM_SLOT_IO ? rt_io_bytes(&t->io[a->io]) : slot_size(t, a);
+    if (__builtin_add_overflow(a->offset, p->first, &end) || end > one) return 0;
+    if (__builtin_mul_overflow(p->each, (uint64_t)t->target->max_batch - 1, &more)) return 0;
+    return !__builtin_add_overflow(end, more, &end) && end <= slot_size(t, a);
+}
+
+static yolort_status check_step_args(const struct rt_tables *t, uint32_t i, const struct rt_error *e)
+{
+    const struct ym_step *step = &t->step[i];
+    for (uint32_t k = 0; k < step->narg; k++) {
+        const struct ym_arg *a = &t->arg[step->first_arg + k];
+        const struct ym_param *p = &t->param[t->kernel[step->kernel].first_param + k];
+        const struct ym_io *io = a->slot == YM_SLOT_IO ? &t->io[a->io] : NULL;
+        RT_CHECK(e, FORMAT, MOD_ARG_TYPE, !io || io->dtype == p->dtype, "STEP %u: argument %u: has another type", i, k);
+        RT_CHECK(e, FORMAT, MOD_ARG_ALIGN, a->offset % rt_dtype_size(p->dtype) == 0,
+                 "STEP %u: argument %u: %" PRIu64 " is no address of its type", i, k, a->offset);
+        RT_CHECK(e, FORMAT, MOD_ARG_WRITTEN,
+                 !p->written || a->slot == YM_SLOT_ARENA || (io && io->flags & YM_IO_OUTPUT),
+                 "STEP %u: argument %u: would be written", i, k);
+        RT_CHECK(e, FORMAT, MOD_ARG_INSIDE, is_inside(t, a, p),
+                 "STEP %u: argument %u: its kernel would leave the slot", i, k);
+    }
     return YOLORT_OK;
 }
 
@@ -367,6 +422,7 @@ static yolort_status check_steps(struct rt_tables *t, const struct rt_error *e)
     RT_CHECK(e, FORMAT, MOD_IO_SIDES, !is_empty(in) && !is_empty(out), "IO: no input, or no output");
     for (uint32_t i = 0; i < t->nstep; i++) {
         RT_TRY(check_step(t, i, in, out, e));
+        RT_TRY(check_step_args(t, i, e));
         RT_TRY(check_step_io(t, i, in, reached, e));
     }
     for (uint32_t i = 0; i < t->nio; i++)

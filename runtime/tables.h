@@ -16,9 +16,10 @@ struct rt_tables {
     const struct ym_target *target;
     const struct ym_io *io;
     const struct ym_kernel *kernel;
+    const struct ym_param *param;
     const struct ym_step *step;
     const struct ym_arg *arg;
-    uint32_t nio, nkernel, nstep, narg;
+    uint32_t nio, nkernel, nparam, nstep, narg;
     struct rt_span code, constants;
 };
 

@@ -18,7 +18,7 @@ struct blob {
 };
 
 /* clang-format off */
-static const struct blob code[MB_NKERNEL] = {
+static const struct blob code[MB_NCODE] = {
 #if defined(__x86_64__)
     [MB_COPY] = {44,
     {0x48, 0x8b, 0x47, 0x10, 0x48, 0x8b, 0x4f, 0x18, 0x48, 0x39, 0xc8, 0x7d, 0x1c, 0x48, 0x8b, 0x37,
@@ -79,11 +79,42 @@ static const struct blob code[MB_NKERNEL] = {
 #define ARCH "aarch64"
 #endif
 
-enum { SPACING = 80, BATCH = 2, SIDE = 8 };
+enum { SPACING = 192, ENTRY = 64 /* in each slot: the seal lies before it */, BATCH = 2, SIDE = 8 };
 
-static void put_code(uint8_t *to)
+static void seal(const struct modbuild *b, uint32_t k, uint8_t *to)
 {
-    for (int k = 0; k < MB_NKERNEL; k++) memcpy(to + k * SPACING, code[k].byte, code[k].size);
+    uint8_t bytes[YM_CONTRACT_BYTES];
+    struct ym_kernel row = b->kernel[k];
+    struct ym_seal s = {.magic = YM_SEAL_MAGIC, .offset = k * SPACING + ENTRY};
+    XXH128_canonical_t digest;
+    if (row.nparam > YM_MAX_ARGS || row.first_param + row.nparam > sizeof b->param / sizeof *b->param) row.nparam = 0;
+    XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes, ym_contract(&row, b->param + row.first_param, bytes)));
+    memcpy(s.contract, digest.digest, sizeof s.contract);
+    memcpy(to, &s, sizeof s);
+}
+
+static void put_code(const struct modbuild *b, uint8_t *to)
+{
+    for (uint32_t k = 0; k < b->nkernel && k < MB_MOST_KERNELS; k++) {
+        seal(b, k, to + k * SPACING + ENTRY - sizeof(struct ym_seal));
+        memcpy(to + k * SPACING + ENTRY, code[b->code[k]].byte, code[b->code[k]].size);
+    }
+}
+
+uint32_t modbuild_kernel(struct modbuild *b, enum modbuild_code what, int64_t units, const struct ym_param *p, uint32_t n)
+{
+    uint32_t k = b->nkernel++;
+    if (k >= MB_MOST_KERNELS || b->nparam + n > sizeof b->param / sizeof *b->param) abort();
+    b->code[k] = what;
+    b->kernel[k] = (struct ym_kernel){.name = modbuild_string(b, "kernel"),
+                                      .family = modbuild_string(b, "hand"),
+                                      .first_param = b->nparam,
+                                      .nparam = n,
+                                      .offset = k * SPACING + ENTRY,
+                                      .units = units};
+    memcpy(b->param + b->nparam, p, n * sizeof *p);
+    b->nparam += n;
+    return k;
 }
 
 uint32_t modbuild_string(struct modbuild *b, const char *text)
@@ -106,31 +137,27 @@ static void init_io(struct modbuild *b, const char *name, int dtype, int flags, 
     memcpy(io->dim, dim, (size_t)rank * sizeof *dim);
 }
 
-static uint32_t init_arg(struct modbuild *b, enum ym_slot slot, uint32_t io, uint64_t size)
-{
-    b->arg[b->narg] = (struct ym_arg){slot, io, 0, size};
-    return b->narg++;
-}
-
-/* io: -1 for the arena, -2 for the constants. */
-static void init_step(struct modbuild *b, int kernel, int from, int to, uint64_t want, int64_t units)
+/* from, to: an input or output, -1 for the arena, -2 for the constants. */
+static void init_step(struct modbuild *b, enum modbuild_code what, int from, int to, uint64_t want, int64_t units)
 {
     struct ym_step *s = &b->step[b->nstep++];
     const int slots[] = {from, to};
-    uint64_t wide = (uint64_t)units * BATCH * sizeof(float);
-    s->kernel = (uint32_t)kernel;
+    uint64_t wide = (uint64_t)units * sizeof(float);
+    struct ym_param p[] = {{.first = wide, .each = wide}, {.first = wide, .each = wide, .written = 1}};
+    if (what == MB_WIDEN) p[0] = (struct ym_param){.first = wide / 4, .each = wide / 4, .dtype = 4};
+    s->kernel = modbuild_kernel(b, what, units, p, 2);
     s->first_arg = b->narg;
     s->narg = 2;
-    for (int i = 0; i < 2; i++) {
-        enum ym_slot slot = slots[i] == -1 ? YM_SLOT_ARENA : slots[i] == -2 ? YM_SLOT_CONSTANT : YM_SLOT_IO;
-        init_arg(b, slot, slot == YM_SLOT_IO ? (uint32_t)slots[i] : 0, kernel == MB_WIDEN && !i ? wide / 4 : wide);
-    }
+    for (int i = 0; i < 2; i++)
+        b->arg[b->narg++] = (struct ym_arg){
+            .slot = slots[i] == -1 ? YM_SLOT_ARENA : slots[i] == -2 ? YM_SLOT_CONSTANT : YM_SLOT_IO,
+            .io = slots[i] < 0 ? 0 : (uint32_t)slots[i],
+        };
     if (from >= 0) s->need[0] = 1ull << from;
     s->want[0] = 1ull << want;
     s->label = modbuild_string(b, "model.0 step");
     s->line = (int32_t)b->nstep;
     s->grain = 16;
-    s->units = units;
     s->flops = 2 * (double)units;
     s->bytes = 8 * (double)units;
 }
@@ -177,9 +204,6 @@ static void init_target(struct modbuild *b)
         .checked = 1,
     };
     b->ntarget = 1;
-    for (uint32_t k = 0; k < MB_NKERNEL; k++)
-        b->kernel[k] = (struct ym_kernel){modbuild_string(b, "kernel"), modbuild_string(b, "hand"), k * SPACING};
-    b->nkernel = MB_NKERNEL;
 }
 
 void modbuild_init(struct modbuild *b)
@@ -226,9 +250,10 @@ static uint32_t list_parts(struct modbuild *b, const uint8_t *blob, struct part 
         {YM_TARGET, 0, NULL, sizeof *b->target},
         {YM_IO, 0, b->io, b->nio * sizeof *b->io},
         {YM_KERNEL, 0, b->kernel, b->nkernel * sizeof *b->kernel},
+        {YM_PARAM, 0, b->param, b->nparam * sizeof *b->param},
         {YM_STEP, 0, b->step, b->nstep * sizeof *b->step},
         {YM_ARG, 0, b->arg, b->narg * sizeof *b->arg},
-        {YM_CODE, 0, blob, MB_NKERNEL * SPACING},
+        {YM_CODE, 0, blob, b->nkernel * SPACING},
         {YM_CONSTANTS, 0, b->constant, b->nconstant * sizeof *b->constant},
     };
     uint32_t n = 0;
@@ -248,9 +273,9 @@ static uint32_t list_parts(struct modbuild *b, const uint8_t *blob, struct part 
 
 uint8_t *modbuild_finish(struct modbuild *b, size_t *size)
 {
-    uint8_t blob[MB_NKERNEL * SPACING] = {0};
+    uint8_t blob[MB_MOST_KERNELS * SPACING] = {0};
     struct part part[32];
-    put_code(blob);
+    put_code(b, blob);
     uint32_t n = list_parts(b, blob, part);
     size_t end = sizeof b->header + n * sizeof(struct ym_section);
     for (uint32_t i = 0; i < n; i++) end = align_up(end) + part[i].size;

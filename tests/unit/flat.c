@@ -26,6 +26,8 @@ static void *blob;
 static size_t blob_size;
 static uint64_t entry;
 
+enum { AT = 64 /* of the first code: behind the room for its seal */ };
+
 static int flatten(const struct elfbuild *m)
 {
     struct cg_object o = {.data = m, .size = sizeof *m, .symbol = "k"};
@@ -56,9 +58,9 @@ Test(flat, layout)
     static struct elfbuild m;
     elfbuild_init(&m, EM_X86_64);
     cr_assert_eq(flatten(&m), 0);
-    cr_expect_eq(entry, EB_K_AT);
-    cr_expect_eq(blob_size, EB_TEXT_SIZE + EB_RODATA_SIZE, "unwind tables are left out");
-    cr_expect_eq(memcmp((char *)blob + EB_TEXT_SIZE, m.rodata, EB_RODATA_SIZE), 0);
+    cr_expect_eq(entry, AT + EB_K_AT);
+    cr_expect_eq(blob_size, AT + EB_TEXT_SIZE + EB_RODATA_SIZE, "unwind tables are left out");
+    cr_expect_eq(memcmp((char *)blob + AT + EB_TEXT_SIZE, m.rodata, EB_RODATA_SIZE), 0);
 }
 
 Test(flat, several_objects)
@@ -72,8 +74,8 @@ Test(flat, several_objects)
     }
     cr_assert_eq(cg_flatten(a, d, o, 3, &blob, &blob_size), 0);
     for (unsigned i = 0; i < 3; i++) {
-        cr_expect_eq(o[i].entry, i * 128 + EB_K_AT, "sections keep their alignment of 64");
-        cr_expect_eq(word(i * 128 + 20), EB_TEXT_SIZE + EB_R_AT - 4 - 20);
+        cr_expect_eq(o[i].entry, AT + i * 128 + EB_K_AT, "sections keep their alignment of 64");
+        cr_expect_eq(word(AT + i * 128 + 20), EB_TEXT_SIZE + EB_R_AT - 4 - 20);
     }
 }
 
@@ -84,12 +86,12 @@ Test(flat, x86)
     elfbuild_relocation(&m, 0, 20, R_X86_64_PC32, EB_SYM_RODATA, 4);
     elfbuild_relocation(&m, 1, 60, R_X86_64_PLT32, EB_SYM_K, -4);
     cr_assert_eq(flatten(&m), 0);
-    cr_expect_eq(word(20), EB_TEXT_SIZE + 4 - 20);
-    cr_expect_eq(word(60), (uint32_t)(EB_K_AT - 4 - 60));
+    cr_expect_eq(word(AT + 20), EB_TEXT_SIZE + 4 - 20);
+    cr_expect_eq(word(AT + 60), (uint32_t)(EB_K_AT - 4 - 60));
     elfbuild_relocation(&m, 0, 24, R_X86_64_PC64, EB_SYM_R, 0);
     cr_assert_eq(flatten(&m), 0);
-    cr_expect_eq(word(24), EB_TEXT_SIZE + EB_R_AT - 24);
-    cr_expect_eq(word(28), 0);
+    cr_expect_eq(word(AT + 24), EB_TEXT_SIZE + EB_R_AT - 24);
+    cr_expect_eq(word(AT + 28), 0);
 }
 
 /* Instructions and fields by the Arm Architecture Reference Manual. */
@@ -99,17 +101,17 @@ Test(flat, aarch64)
         unsigned type, sym;
         uint32_t insn, expected;
     } row[] = {
-        {R_AARCH64_CALL26, EB_SYM_K, 0x94000000, 0x97ffffff},               /* bl to 16 from 20: -1 word */
-        {R_AARCH64_JUMP26, EB_SYM_R, 0x14000000, 0x1400000d},               /* b to 72: 13 words */
+        {R_AARCH64_CALL26, EB_SYM_K, 0x94000000, 0x97ffffff},               /* bl to 80 from 84: -1 word */
+        {R_AARCH64_JUMP26, EB_SYM_R, 0x14000000, 0x1400000d},               /* b to 136: 13 words */
         {R_AARCH64_CONDBR19, EB_SYM_R, 0x54000001, 0x540001a1},             /* b.ne */
         {R_AARCH64_LD_PREL_LO19, EB_SYM_R, 0x1c000000, 0x1c0001a0},         /* ldr s0, literal */
         {R_AARCH64_TSTBR14, EB_SYM_K, 0x36000000, 0x3607ffe0},              /* tbz w0, #0 */
         {R_AARCH64_ADR_PREL_PG_HI21, EB_SYM_R, 0x90000008, 0x90000008},     /* adrp x8: same page */
-        {R_AARCH64_ADD_ABS_LO12_NC, EB_SYM_R, 0x91000108, 0x91012108},      /* add x8, x8, #72 */
-        {R_AARCH64_LDST8_ABS_LO12_NC, EB_SYM_R, 0x39400100, 0x39412100},    /* ldrb w0, [x8, #72] */
-        {R_AARCH64_LDST32_ABS_LO12_NC, EB_SYM_R, 0xbd400100, 0xbd404900},   /* ldr s0, [x8, #72] */
-        {R_AARCH64_LDST64_ABS_LO12_NC, EB_SYM_R, 0xfd400100, 0xfd402500},   /* ldr d0, [x8, #72] */
-        {R_AARCH64_LDST128_ABS_LO12_NC, EB_SYM_RODATA, 0x3dc00100, 0x3dc01100}, /* ldr q0, [x8, #64] */
+        {R_AARCH64_ADD_ABS_LO12_NC, EB_SYM_R, 0x91000108, 0x91022108},      /* add x8, x8, #136 */
+        {R_AARCH64_LDST8_ABS_LO12_NC, EB_SYM_R, 0x39400100, 0x39422100},    /* ldrb w0, [x8, #136] */
+        {R_AARCH64_LDST32_ABS_LO12_NC, EB_SYM_R, 0xbd400100, 0xbd408900},   /* ldr s0, [x8, #136] */
+        {R_AARCH64_LDST64_ABS_LO12_NC, EB_SYM_R, 0xfd400100, 0xfd404500},   /* ldr d0, [x8, #136] */
+        {R_AARCH64_LDST128_ABS_LO12_NC, EB_SYM_RODATA, 0x3dc00100, 0x3dc02100}, /* ldr q0, [x8, #128] */
         {R_AARCH64_PREL32, EB_SYM_R, 0, 52},
     };
     static struct elfbuild m;
@@ -118,7 +120,7 @@ Test(flat, aarch64)
         memcpy(m.text + 20, &row[i].insn, 4);
         elfbuild_relocation(&m, 0, 20, row[i].type, row[i].sym, 0);
         cr_assert_eq(flatten(&m), 0, "type %u", row[i].type);
-        cr_expect_eq(word(20), row[i].expected, "type %u: %08x", row[i].type, word(20));
+        cr_expect_eq(word(AT + 20), row[i].expected, "type %u: %08x", row[i].type, word(AT + 20));
     }
 }
 
@@ -135,7 +137,7 @@ Test(flat, aarch64_pages)
         o[i] = (struct cg_object){.data = &m[i], .size = sizeof m[i], .symbol = "k"};
     }
     cr_assert_eq(cg_flatten(a, d, o, 2, &blob, &blob_size), 0);
-    cr_expect_eq(word(20), 0xb0000008, "one page on");
+    cr_expect_eq(word(AT + 20), 0xb0000008, "one page on");
     cr_expect_eq(o[1].entry, 4096 + 64 + EB_K_AT);
     cr_expect_eq(word(4096 + 64 + 20), 0xd0000028, "six pages on: %08x", word(4096 + 64 + 20));
 }

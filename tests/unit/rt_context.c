@@ -203,9 +203,10 @@ Test(rt_context, splits)
             modbuild_init(&n.b);
             n.b.io[MB_ECHO].dtype = YOLORT_I32;
             n.b.io[MB_ECHO].dim[1] = UNITS;
-            n.b.step[2] = (struct ym_step){
-                .kernel = MB_TALLY, .first_arg = 5, .narg = 1, .want = {1 << MB_ECHO}, .grain = grain, .units = UNITS};
-            n.b.step[2].scratch = 64;
+            const struct ym_param p = {.first = UNITS * 4, .each = UNITS * 4, .dtype = YOLORT_I32, .written = 1};
+            n.b.step[2] = (struct ym_step){.first_arg = 5, .narg = 1, .want = {1 << MB_ECHO}, .grain = grain};
+            n.b.step[2].kernel = modbuild_kernel(&n.b, MB_TALLY, UNITS, &p, 1);
+            n.b.kernel[n.b.step[2].kernel].scratch = 64;
             open_net(&n, threads, 1);
             memset(out, 0xff, sizeof out);
             yolort_bind(n.c, MB_IMAGES, f32, sizeof f32);
@@ -262,17 +263,11 @@ static struct net *spinning(void)
 {
     static struct net n;
     modbuild_init(&n.b);
-    n.b.step[3].kernel = MB_SPIN;
-    n.b.step[3].need[0] = 1 << MB_IMAGES;
-    n.b.step[3].first_arg = 2;
-    n.b.step[0] = n.b.step[1] = n.b.step[3];
-    n.b.step[2].kernel = MB_COPY;
+    n.b.code[1] = MB_SPIN;
+    n.b.step[1].want[0] = 1 << MB_DECODED;
+    n.b.step[0] = n.b.step[1];
     n.b.io[MB_INPUT_U8] = n.b.io[MB_IMAGES]; /* the only input: images */
     n.b.io[MB_INPUT_U8].name = modbuild_string(&n.b, "second");
-    n.b.step[4] = (struct ym_step){.kernel = MB_COPY, .first_arg = 6, .narg = 2, .want = {1 << MB_DECODED}};
-    n.b.step[4].grain = 1, n.b.step[4].units = 12;
-    n.b.nstep = 5;
-    n.b.arg[0].size = 64;
     open_net(&n, 1, 0);
     return &n;
 }
@@ -360,8 +355,8 @@ Test(rt_context, kernel_refuses)
     for (int threads = 1; threads <= 4; threads += 3) {
         static struct net n;
         modbuild_init(&n.b);
-        n.b.step[1].kernel = MB_FAIL;
-        n.b.kernel[MB_FAIL].name = modbuild_string(&n.b, "conv2d_silu_3f9a12c4");
+        n.b.code[1] = MB_FAIL;
+        n.b.kernel[1].name = modbuild_string(&n.b, "conv2d_silu_3f9a12c4");
         n.b.step[1].label = modbuild_string(&n.b, "model.2.cv1 conv2d+silu");
         open_net(&n, threads, 0);
         yolort_bind(n.c, MB_IMAGES, f32, sizeof f32);
@@ -381,8 +376,7 @@ static float arena_seen(int guard)
 {
     static struct net n;
     modbuild_init(&n.b);
-    n.b.step[1].units = 1;
-    n.b.step[0].units = 1;
+    n.b.kernel[0].units = n.b.kernel[1].units = 1;
     open_net(&n, 1, guard);
     yolort_bind(n.c, MB_IMAGES, f32, sizeof f32);
     yolort_bind(n.c, MB_ECHO, echo, sizeof echo);
@@ -404,13 +398,13 @@ static void write_stray(uint64_t size, int64_t at)
     static struct net n;
     modbuild_init(&n.b);
     n.b.target[0].arena_size = size;
-    n.b.step[3].kernel = MB_STRAY;
-    n.b.step[3].units = 1;
+    const struct ym_param p[] = {{1, 0, YOLORT_U8, 1, {0}}, {8, 0, YOLORT_I64, 0, {0}}, {48, 48, YOLORT_F32, 1, {0}}};
+    n.b.step[3].kernel = modbuild_kernel(&n.b, MB_STRAY, 1, p, 3);
     n.b.step[3].first_arg = n.b.narg;
     n.b.step[3].narg = 3;
-    n.b.arg[n.b.narg++] = (struct ym_arg){YM_SLOT_ARENA, 0, 0, 8};
-    n.b.arg[n.b.narg++] = (struct ym_arg){YM_SLOT_CONSTANT, 0, 0, 8};
-    n.b.arg[n.b.narg++] = (struct ym_arg){YM_SLOT_IO, MB_DECODED, 0, 8};
+    n.b.arg[n.b.narg++] = (struct ym_arg){YM_SLOT_ARENA, 0, 0};
+    n.b.arg[n.b.narg++] = (struct ym_arg){YM_SLOT_CONSTANT, 0, 0};
+    n.b.arg[n.b.narg++] = (struct ym_arg){YM_SLOT_IO, MB_DECODED, 0};
     memcpy(n.b.constant, &at, sizeof at);
     open_net(&n, 1, 1);
     yolort_bind(n.c, MB_IMAGES, f32, sizeof f32);

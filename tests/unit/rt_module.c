@@ -206,7 +206,8 @@ struct fault {
 
 /* clang-format off */
 static const struct fault faults[] = {
-    {FIELD(header.format), 2, INCOMPATIBLE, "has format version 2, this runtime reads version 1"},
+    {FIELD(header.format), 3, INCOMPATIBLE, "has format version 3, this runtime reads version 2"},
+    {FIELD(header.format), 1, INCOMPATIBLE, "has format version 1, this runtime reads version 2"},
     {FIELD(header.byte_order), 0x04030201, INCOMPATIBLE, "has byte order 0x04030201, this runtime reads 0x01020304"},
     {FIELD(header.features), 1, INCOMPATIBLE, "needs reader features 0x1, this runtime has none"},
     {FIELD(header.ntarget), 65, LIMIT, "65 programs"},
@@ -223,7 +224,8 @@ static const struct fault faults[] = {
     {FIELD(without), 1 << YM_STEP, FORMAT, "no section STEP"},
     {FIELD(without), 1 << YM_ARG, FORMAT, "no section ARG"},
     {FIELD(without), 1 << YM_CODE, FORMAT, "no section CODE"},
-    {FIELD(without), 1 << YM_CONSTANTS, FORMAT, "leave its slot of 0"},
+    {FIELD(without), 1 << YM_CONSTANTS, FORMAT, "STEP 3: argument 0: its kernel would leave the slot"},
+    {FIELD(without), 1 << YM_PARAM, FORMAT, "no section PARAM"},
     {FIELD(cut), 1 << YM_STRINGS, FORMAT, "STRINGS"},
     {FIELD(cut), 1 << YM_META, FORMAT, "META 0: 71 bytes"},
     {FIELD(cut), 1 << YM_NAMES, FORMAT, "NAMES"},
@@ -234,10 +236,12 @@ static const struct fault faults[] = {
     {FIELD(cut), 1 << YM_KERNEL, FORMAT, "KERNEL"},
     {FIELD(cut), 1 << YM_STEP, FORMAT, "STEP"},
     {FIELD(cut), 1 << YM_ARG, FORMAT, "ARG"},
-    {FIELD(cut), 1 << YM_CONSTANTS, FORMAT, "leave its slot"},
+    {FIELD(cut), 1 << YM_CONSTANTS, FORMAT, "STEP 3: argument 0: its kernel would leave the slot"},
+    {FIELD(cut), 1 << YM_PARAM, FORMAT, "PARAM"},
     {FIELD(empty), 1 << YM_META, FORMAT, "META: 0 records"},
     {FIELD(empty), 1 << YM_TARGET, FORMAT, "TARGET 0: 0 records"},
-    {FIELD(empty), 1 << YM_CODE, FORMAT, "KERNEL 0: entry 0 is outside CODE"},
+    {FIELD(empty), 1 << YM_CODE, FORMAT, "KERNEL 0: entry 64 is outside CODE"},
+    {FIELD(empty), 1 << YM_PARAM, FORMAT, "KERNEL 0: parameters 0 + 2 of 0"},
     {FIELD(strings[0]), 'x', FORMAT, "STRINGS"},
     {FIELD(nstrings), 0, FORMAT, "STRINGS"},
     {FIELD(meta.model), BAD_STRING, FORMAT, "META: model: string 65536 is outside"},
@@ -279,7 +283,7 @@ static const struct fault faults[] = {
     {FIELD(target[0].precision), BAD_STRING, FORMAT, "TARGET: precision"},
     {FIELD(target[0].compiler), BAD_STRING, FORMAT, "TARGET: compiler"},
     {FIELD(target[0].arena_size), 1ull << 43, LIMIT, "TARGET 0: an arena"},
-    {FIELD(target[0].arena_size), 1535, FORMAT, "ARG 1: 1536 bytes at 0 leave its slot of 1535"},
+    {FIELD(target[0].arena_size), 1535, FORMAT, "STEP 0: argument 1: its kernel would leave the slot"},
     {FIELD(target[0].scratch_size), 1ull << 33, LIMIT, "TARGET 0: scratch"},
     {FIELD(target[0].max_batch), 0, FORMAT, "TARGET 0: batch 0"},
     {FIELD(target[0].max_batch), 3, FORMAT, "dim 0 is not the batch"},
@@ -310,20 +314,44 @@ static const struct fault faults[] = {
     {FIELD(io[2].dtype), YOLORT_I32, FORMAT, "decoded does not hold"},
     {FIELD(io[2].flags), 0, FORMAT, "decoded does not hold"},
     {FIELD(meta.head), YOLORT_HEAD_ANCHOR, FORMAT, "decoded does not hold rows of 7"},
-    {FIELD(kernel[5].name), 0, FORMAT, "KERNEL: name"},
-    {FIELD(kernel[5].family), BAD_STRING, FORMAT, "KERNEL: family"},
-    {FIELD(kernel[5].offset), 480, FORMAT, "KERNEL 5: entry 480"},
-    {FIELD(nkernel), 1, FORMAT, "STEP 0: kernel 1 of 1"},
+    {FIELD(kernel[3].name), 0, FORMAT, "KERNEL: name"},
+    {FIELD(kernel[3].family), BAD_STRING, FORMAT, "KERNEL: family"},
+    {FIELD(kernel[3].offset), 832, FORMAT, "KERNEL 3: entry 832 is outside CODE or not aligned"},
+    {FIELD(kernel[3].offset), 641, FORMAT, "KERNEL 3: entry 641 is outside CODE or not aligned"},
+    {FIELD(kernel[3].offset), 0, FORMAT, "KERNEL 3: entry 0 is outside CODE or not aligned"},
+    {FIELD(kernel[3].offset), NEG(-64), FORMAT, "KERNEL 3: entry"},
+    {FIELD(kernel[3].units), 0, FORMAT, "KERNEL 3: 0 units"},
+    {FIELD(kernel[3].units), NEG(-1), FORMAT, "KERNEL 3: -1 units"},
+    {FIELD(kernel[3].units), 1ull << 60, FORMAT, "KERNEL 3: "},
+    {FIELD(kernel[3].scratch), 65, FORMAT, "KERNEL 3: 65 bytes of scratch"},
+    {FIELD(kernel[1].first_param), 1, FORMAT, "KERNEL 1: parameters 1 + 2 of 8"},
+    {FIELD(kernel[0].nparam), 9, FORMAT, "KERNEL 0: parameters 0 + 9 of 8"},
+    {FIELD(kernel[0].nparam), 65, FORMAT, "KERNEL 0: parameters 0 + 65 of 8"},
+    {FIELD(kernel[0].nparam), 1, FORMAT, "KERNEL 1: parameters 2 + 2 of 8"},
+    {FIELD(kernel[3].nparam), 1, FORMAT, "PARAM: 8 rows, the kernels have 7"},
+    {FIELD(nkernel), 3, FORMAT, "PARAM: 8 rows, the kernels have 6"},
+    {FIELD(param[0].dtype), 9, FORMAT, "KERNEL 0: parameter 0: type 9"},
+    {FIELD(param[1].written), 2, FORMAT, "KERNEL 0: parameter 1: bad flags"},
+    {FIELD(param[1].pad[5]), 1, FORMAT, "KERNEL 0: parameter 1: bad flags"},
+    {FIELD(param[0].dtype), YOLORT_I8, FORMAT, "STEP 0: argument 0: has another type"},
+    {FIELD(param[0].written), 1, FORMAT, "STEP 0: argument 0: would be written"},
+    {FIELD(param[6].written), 1, FORMAT, "STEP 3: argument 0: would be written"},
+    {FIELD(param[0].first), 193, FORMAT, "STEP 0: argument 0: its kernel would leave the slot"},
+    {FIELD(param[0].first), NEG(-1), FORMAT, "STEP 0: argument 0: its kernel would leave the slot"},
+    {FIELD(param[0].each), 193, FORMAT, "STEP 0: argument 0: its kernel would leave the slot"},
+    {FIELD(param[1].first), 772, FORMAT, "STEP 0: argument 1: its kernel would leave the slot"},
+    {FIELD(param[1].each), NEG(-1), FORMAT, "STEP 0: argument 1: its kernel would leave the slot"},
+    {FIELD(param[6].each), 49, FORMAT, "STEP 3: argument 0: its kernel would leave the slot"},
+    {FIELD(param[7].each), 49, FORMAT, "STEP 3: argument 1: its kernel would leave the slot"},
     {FIELD(arg[2].slot), 3, FORMAT, "ARG 2: slot 3"},
     {FIELD(arg[2].io), 4, FORMAT, "ARG 2: io 4"},
     {FIELD(arg[1].io), 1, FORMAT, "ARG 1: io 1"},
-    {FIELD(arg[1].size), 1537, FORMAT, "ARG 1: 1537 bytes"},
-    {FIELD(arg[1].offset), 1, FORMAT, "ARG 1: 1536 bytes at 1"},
-    {FIELD(arg[1].offset), NEG(-1), FORMAT, "ARG 1"},
-    {FIELD(arg[1].size), NEG(-1), FORMAT, "ARG 1"},
-    {FIELD(arg[0].size), 385, FORMAT, "ARG 0: 385 bytes at 0 leave its slot of 384"},
-    {FIELD(arg[6].size), 97, FORMAT, "ARG 6: 97 bytes at 0 leave its slot of 96"},
-    {FIELD(arg[7].size), 97, FORMAT, "ARG 7: 97 bytes"},
+    {FIELD(arg[1].offset), 1, FORMAT, "STEP 0: argument 1: 1 is no address of its type"},
+    {FIELD(arg[1].offset), 4, FORMAT, "STEP 0: argument 1: its kernel would leave the slot"},
+    {FIELD(arg[1].offset), NEG(-4), FORMAT, "ARG 1: at 18446744073709551612, its slot has 1536 bytes"},
+    {FIELD(arg[0].offset), 1, FORMAT, "STEP 0: argument 0: its kernel would leave the slot"},
+    {FIELD(arg[1].slot), YM_SLOT_CONSTANT, FORMAT, "STEP 0: argument 1: would be written"},
+    {FIELD(arg[6].slot), YM_SLOT_IO, FORMAT, "STEP 3: argument 0: has another type"},
     {FIELD(narg), 7, FORMAT, "STEP 3: arguments 6 + 2 of 7"},
     {FIELD(nstep), 3, FORMAT, "IO 2 (decoded): with some input, no step writes it"},
     {FIELD(step[0].label), BAD_STRING, FORMAT, "STEP: label"},
@@ -336,15 +364,14 @@ static const struct fault faults[] = {
     {FIELD(step[0].want[1]), 1ull << 63, FORMAT, "STEP 0: want"},
     {FIELD(step[3].want[0]), 1 << MB_DECODED | 1 << MB_ECHO, FORMAT, "STEP 3: may run without its argument decoded"},
     {FIELD(step[3].need[0]), 1 << MB_IMAGES, FORMAT, "IO 2 (decoded): with some input"},
-    {FIELD(step[0].kernel), MB_NKERNEL, FORMAT, "STEP 0: kernel 6 of 6"},
-    {FIELD(step[0].narg), 65, FORMAT, "STEP 0: arguments 0 + 65"},
+    {FIELD(step[0].kernel), 4, FORMAT, "STEP 0: kernel 4 of 4"},
+    {FIELD(step[0].kernel), 1, FORMAT, "STEP 0: argument 0: has another type"},
+    {FIELD(step[0].narg), 1, FORMAT, "STEP 0: 1 arguments, its kernel has 2 parameters"},
+    {FIELD(step[0].narg), 65, FORMAT, "STEP 0: 65 arguments, its kernel has 2 parameters"},
+    {FIELD(step[0].narg), 0xffffffff, FORMAT, "STEP 0: arguments 0 + 4294967295 of 80"},
     {FIELD(step[0].first_arg), 0xffffffff, FORMAT, "STEP 0: arguments"},
     {FIELD(step[0].line), NEG(-1), FORMAT, "STEP 0: line -1"},
     {FIELD(step[0].grain), 0, FORMAT, "STEP 0: grain"},
-    {FIELD(step[0].units), 0, FORMAT, "STEP 0: 0 units"},
-    {FIELD(step[0].units), NEG(-1), FORMAT, "STEP 0: -1 units"},
-    {FIELD(step[0].units), 1ull << 60, FORMAT, "STEP 0"},
-    {FIELD(step[0].scratch), 65, FORMAT, "STEP 0: 65 bytes of scratch"},
     {FIELD(step[0].flops), 0x7ff8000000000000, FORMAT, "STEP 0: flops"},
     {FIELD(step[0].bytes), 0x7ff0000000000000, FORMAT, "STEP 0: flops"},
     {FIELD(step[0].flops), 0xbff0000000000000, FORMAT, "STEP 0: flops"},
@@ -416,23 +443,95 @@ Test(rt_module, one_sided)
 }
 
 #if defined(__x86_64__)
-/* Format 1 as it was first released, by the digest of a file with no code: who changes the layout must raise YM_FORMAT, and
+/* Format 2 as it was first released, by the digest of a file with no code: who changes the layout must raise YM_FORMAT, and
  * keep this file readable or refused by its number. */
-Test(rt_module, format_1)
+Test(rt_module, format_2)
 {
-    static const uint8_t digest[16] = {0xb1, 0x09, 0x31, 0x10, 0xc1, 0x8f, 0x20, 0x6c,
-                                       0x77, 0x48, 0x8e, 0xd8, 0x91, 0x7a, 0xf1, 0xf9};
+    static const uint8_t digest[16] = {0x6a, 0x90, 0xef, 0xaa, 0xe3, 0xc4, 0x25, 0xbc,
+                                       0x84, 0x0b, 0x4a, 0xea, 0xd5, 0x22, 0x97, 0xd4};
     struct modbuild b;
     size_t size;
     modbuild_init(&b);
     b.without = 1 << YM_CODE;
     uint8_t *bytes = modbuild_finish(&b, &size);
     const struct ym_header *h = (const struct ym_header *)(const void *)bytes;
-    cr_expect_eq(h->format, 1);
+    cr_expect_eq(h->format, 2);
     cr_expect_arr_eq(h->digest, digest, sizeof digest);
     free(bytes);
 }
 #endif
+
+/* A file of format 1, as far as it is read: its header. */
+Test(rt_module, format_1)
+{
+    static const uint8_t header[sizeof(struct ym_header)] = {
+        0x59, 0x4f, 0x4c, 0x4f, 0x43, 0x4d, 0x4f, 0x44, 0x01, 0x00, 0x00, 0x00, 0x04, 0x03,
+        0x02, 0x01, 0xc0, 0x0a, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xbe, 0xaa, 0x18, 0xdb,
+        0x7b, 0xf9, 0x0a, 0x73, 0x08, 0xed, 0xdc, 0x2b, 0xd9, 0x23, 0x4d, 0x20, 0x00, 0x00,
+        0x00, 0x00, 0x03, 0x02, 0x01, 0x00, 0x0d, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00};
+    uint8_t *bytes = aligned_alloc(64, 4096);
+    memset(bytes, 0, 4096);
+    memcpy(bytes, header, sizeof header);
+    cr_expect_eq(load(bytes, ((const struct ym_header *)(const void *)bytes)->file_size), INCOMPATIBLE);
+    cr_expect_str_eq(text, "has format version 1, this runtime reads version 2");
+    free(bytes);
+}
+
+/* --- what the code says of itself -------------------------------------------------------------------------------- */
+
+struct lie {
+    uint32_t section, row, kernel; /* of which table, row by row; which kernel is then refused */
+    size_t size, at, width;
+    uint64_t value;
+};
+
+#define OF(type, f) sizeof(struct type), offsetof(struct type, f), sizeof((struct type *)0)->f
+
+/* Everything that would call the code with less than it takes, under a digest that is right. */
+Test(rt_module, seals)
+{
+    static const struct lie lies[] = {
+        {YM_KERNEL, 1, 1, OF(ym_kernel, offset), 3 * 192 + 64},
+        {YM_KERNEL, 1, 1, OF(ym_kernel, offset), 128},
+        {YM_KERNEL, 1, 1, OF(ym_kernel, units), 193},
+        {YM_KERNEL, 1, 1, OF(ym_kernel, units), 1},
+        {YM_KERNEL, 1, 1, OF(ym_kernel, scratch), 64},
+        {YM_PARAM, 2, 1, OF(ym_param, first), 764},
+        {YM_PARAM, 3, 1, OF(ym_param, each), 0},
+        {YM_PARAM, 3, 1, OF(ym_param, dtype), YOLORT_I32},
+        {YM_PARAM, 3, 1, OF(ym_param, written), 0},
+        {YM_CODE, 3, 3, 192, 64 - sizeof(struct ym_seal) + offsetof(struct ym_seal, magic), 1, 'Z'},
+        {YM_CODE, 3, 3, 192, 64 - sizeof(struct ym_seal) + offsetof(struct ym_seal, offset), 8, 64},
+        {YM_CODE, 3, 3, 192, 64 - sizeof(struct ym_seal) + offsetof(struct ym_seal, contract), 8, 0},
+    };
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        const struct lie *l = &lies[i];
+        struct modbuild b;
+        size_t size;
+        char want[64];
+        modbuild_init(&b);
+        uint8_t *bytes = modbuild_finish(&b, &size);
+        const struct ym_section *row = (const struct ym_section *)(const void *)(bytes + sizeof b.header);
+        while (row->kind != l->section) row++;
+        memcpy(bytes + row->offset + l->row * l->size + l->at, &l->value, l->width);
+        modbuild_sign(bytes, size);
+        snprintf(want, sizeof want, "KERNEL %u (kernel): is not what CODE holds", l->kernel);
+        cr_expect_eq(load(bytes, size), FORMAT, "lie %zu", i);
+        cr_expect(strstr(text, want), "lie %zu: %s", i, text);
+        free(bytes);
+    }
+}
+
+/* Bytes that grow less than an image's do, and yet begin with more: one image would not be enough. */
+Test(rt_module, one_image)
+{
+    struct modbuild b;
+    modbuild_init(&b);
+    b.param[0].first = 193, b.param[0].each = 191;
+    expect(&b, FORMAT, "STEP 0: argument 0: its kernel would leave the slot");
+    b.param[0].first = 192, b.param[0].each = 192;
+    expect(&b, YOLORT_OK, "");
+}
 
 /* --- bad section tables ----------------------------------------------------------------------------------------- */
 
@@ -455,11 +554,11 @@ static const struct table_fault table_faults[] = {
     {6, SECTION(index), 1, FORMAT, "section 6 (TARGET): bad index 1"},
     {7, SECTION(kind), YM_TARGET, FORMAT, "section 7 (TARGET): there are two"},
     {1, SECTION(offset), 64, FORMAT, "section 1 (META) is at 64 instead of"},
-    {12, SECTION(offset), 1ull << 40, FORMAT, "section 12 (CONSTANTS) is at"},
-    {12, SECTION(size), 1ull << 40, FORMAT, "section 12 (CONSTANTS) leaves the file"},
-    {12, SECTION(size), UINT64_MAX, FORMAT, "section 12 (CONSTANTS) leaves the file"},
-    {12, SECTION(size), 20, FORMAT, "bytes after the last section"},
-    {11, SECTION(size), 1, FORMAT, "section 12 (CONSTANTS) is at"},
+    {13, SECTION(offset), 1ull << 40, FORMAT, "section 13 (CONSTANTS) is at"},
+    {13, SECTION(size), 1ull << 40, FORMAT, "section 13 (CONSTANTS) leaves the file"},
+    {13, SECTION(size), UINT64_MAX, FORMAT, "section 13 (CONSTANTS) leaves the file"},
+    {13, SECTION(size), 20, FORMAT, "bytes after the last section"},
+    {12, SECTION(size), 1, FORMAT, "section 13 (CONSTANTS) is at"},
 };
 
 Test(rt_module, bad_sections)
@@ -493,7 +592,7 @@ Test(rt_module, section_counts)
     modbuild_sign(bytes, size);
     cr_expect_eq(load(bytes, size), YOLORT_FORMAT);
     cr_expect(strstr(text, "cut short"), "%s", text);
-    h->nsection = 13, h->ntarget = 0;
+    h->nsection = 14, h->ntarget = 0;
     modbuild_sign(bytes, size);
     cr_expect_eq(load(bytes, size), YOLORT_FORMAT);
     cr_expect(strstr(text, "no program"), "%s", text);
@@ -508,7 +607,7 @@ Test(rt_module, hidden_bytes)
     modbuild_init(&b);
     uint8_t *bytes = modbuild_finish(&b, &size);
     const struct ym_section *row = (const struct ym_section *)(const void *)(bytes + sizeof b.header);
-    size_t between = (size_t)(row[1].offset + row[1].size), after = (size_t)(row[12].offset + row[12].size);
+    size_t between = (size_t)(row[1].offset + row[1].size), after = (size_t)(row[13].offset + row[13].size);
     cr_assert(between % 64 && after % 64);
     const size_t at[] = {between, after, size - 1};
     for (int i = 0; i < 3; i++) {
@@ -535,14 +634,14 @@ Test(rt_module, large_sections)
     struct ym_header *h = (struct ym_header *)(void *)large;
     struct ym_section *row = (struct ym_section *)(void *)(large + sizeof *h);
     h->file_size = size + big;
-    row[12].size += big;
+    row[13].size += big;
     modbuild_sign(large, size + big);
     cr_expect_eq(load(large, size + big), YOLORT_OK, "%s", text);
-    row[12].kind = YM_IR;
+    row[13].kind = YM_IR;
     row[3].kind = YM_CONSTANTS;
     modbuild_sign(large, size + big);
     cr_expect_eq(load(large, size + big), YOLORT_LIMIT);
-    cr_expect(strstr(text, "section 12 (IR)"), "%s", text);
+    cr_expect(strstr(text, "section 13 (IR)"), "%s", text);
     free(large);
     free(bytes);
 }
