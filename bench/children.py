@@ -129,7 +129,7 @@ class Runner:
             (line,) = [line for line in f if line.startswith("VmHWM")]
         return round(int(line.split()[1]) / 1024, 1)
 
-    def end(self):
+    def close(self):
         self.process.send_signal(signal.SIGCONT)
         self.process.stdin.close()
         try:

@@ -24,17 +24,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 REFERENCE, JUDGED = "onnxruntime", ("onnxruntime", "openvino")  # whose outputs the others must give; who is to be beaten
 AGREE = 1e-3  # largest difference by the tensor's mean absolute value
-SLOW = 1.15  # a peer slower than its reference by more did not get its due
 NO_AGREEMENT = 1e30  # stands for the error where there is no number
 STABLE = 0.02  # half width of the ratio's interval, by the ratio
 SLICE_SECONDS, SLICE_LEAST, SLICE_MOST = 0.3, 3, 10  # a turn of a runner
 PHOTO = ROOT / "models/demo/photos/chelsea.png"
-
-
-def table(name):
-    """Rows of a .tsv file of this folder."""
-    lines = (HERE / name).read_text(encoding="utf-8").splitlines()
-    return [line.split("\t") for line in lines if line and not line.startswith("#")]
 
 
 def say(*words):
@@ -223,7 +216,7 @@ def agreement(model, peers, ours, void):
     for name in peers + [n for n in ours if n != "yoloc-bytes"]:
         runner = Runner(name, model.command(name, 1, outputs))
         values[name] = dumped(model, runner, outputs)
-        runner.end()
+        runner.close()
     against = REFERENCE if REFERENCE in values else next(iter(values))
     rows = [{"runner": name, "against": against, "output": o, "error": error_of(values[name][o], values[against][o])}
             for name in values if name != against for o in outputs]
@@ -321,7 +314,7 @@ class Race:
 
     def close(self):
         for runner in self.runners.values():
-            runner.end()
+            runner.close()
 
     def report(self, stopped, layers):
         peak = record.distribution(self.times["peak"])
@@ -341,18 +334,6 @@ def layers_of(model, threads, machine):
     rows = json.loads(text)["layers"]
     kept = [{"label": r["label"], "kernel": r["kernel"], "ms": round(r["ms"], 4), "gflops": r["gflops_per_s"]} for r in rows]
     return kept, sum(r["flops"] for r in rows) / 1e9
-
-
-def slow_peers(model, run, void):
-    """Peers that did worse here than they can, by the reference table and the peak of both machines."""
-    for name, threads, runner, _, ms, peak in table("reference.tsv"):
-        found = [r for r in run["runners"] if r["runner"] == runner]
-        if name != model.name or int(threads) != run["threads"] or not found:
-            continue
-        scale = float(peak) * run["threads"] / run["peak_gflops"]["p50"]
-        expected, got = float(ms) * scale, found[0]["ms"]["p50"]
-        if got > SLOW * expected:
-            void.append(f"{name}, {threads} threads: {runner} took {got:.1f} ms where {expected:.1f} were expected")
 
 
 def print_run(run):
@@ -383,7 +364,7 @@ def measure(model, options, machine, versions, void):
             layers, out["gflop"] = layers_of(model, threads, machine)
             run = race.report(stopped, layers)
             versions.update({n: r.hello["version"] for n, r in race.runners.items() if "version" in r.hello})
-        slow_peers(model, run, void)
+        void += record.slow_peers(model.name, run)
         print_run(run)
         out["runs"].append(run)
     return out
@@ -393,8 +374,8 @@ def measure(model, options, machine, versions, void):
 
 
 def arguments():
-    p = argparse.ArgumentParser(prog="bench/cpu.sh", description=__doc__)
-    names = [row[0] for row in table("models.tsv")]
+    p = argparse.ArgumentParser(prog="bench/cpu.sh", description="Ours and the peers on the same networks, interleaved on this CPU.")
+    names = [row[0] for row in record.table("models.tsv")]
 
     def words(text):
         return text.split(",") if text else []
@@ -411,7 +392,7 @@ def arguments():
     p.add_argument("--quick", action="store_true", help="a few rounds only: whether all works, not how fast")
     p.add_argument("--compile-options", type=str.split, default=[], help="for every yoloc compile")
     p.add_argument("--commit", default=commit(), help="what to record (default: of this tree)")
-    p.add_argument("--out", type=pathlib.Path, help="result file (default bench/results/DATE-CPU-cpu.json)")
+    p.add_argument("--out", type=pathlib.Path, help="result file (default bench/results/DATE-CPU-cpu.json, or with --quick WORK/quick.json)")
     o = p.parse_args()
     o.threads = [int(t) for t in o.threads]
     o.rounds = [int(n) for n in o.rounds] if not o.quick else [3, 3]
@@ -424,10 +405,10 @@ def arguments():
 
 
 def result_path(options, device, date):
-    if options.out:
-        return options.out
+    if options.out or options.quick:
+        return options.out or options.work / "quick.json"
     cpu = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", device["cpu"].lower())).strip("-")
-    folder = HERE / "results"
+    folder = HERE.relative_to(ROOT) / "results"  # cpu.sh runs from the root
     folder.mkdir(exist_ok=True)
     names = (f"{date[:10]}-{cpu}-cpu{i}.json" for i in ["", *(f"-{n}" for n in range(2, 1000))])
     return next(folder / name for name in names if not (folder / name).exists())
@@ -436,12 +417,13 @@ def result_path(options, device, date):
 def main():
     options = arguments()
     options.work.mkdir(parents=True, exist_ok=True)
-    machine = Machine(os.environ.get("BENCH_WRAP", ""), os.environ.get("BENCH_REALTIME") == "1")
+    env = os.environ
+    machine = Machine(env.get("BENCH_WRAP", ""), env.get("BENCH_REALTIME") == "1", float(env.get("BENCH_WRAP_SECONDS", "40")))
     own = Own(options.build, options.compile_options)
     date = datetime.datetime.now().isoformat(timespec="seconds")
     device, void = cpu_info(), []
     versions = {"python": platform.python_version(), "numpy": numpy.__version__, "kernel": platform.release()}
-    rows = [row for row in table("models.tsv") if row[0] in options.models]
+    rows = [row for row in record.table("models.tsv") if row[0] in options.models]
     models = [measure(Model(row, own, options.work), options, machine, versions, void) for row in rows]
     out = {"format": record.FORMAT, "what": "cpu", "date": date, "commit": options.commit, "device": device,
            "versions": versions, "conditions": {**machine.conditions(), "quick": options.quick}, "void": void,

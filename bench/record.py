@@ -23,8 +23,10 @@ A distribution is {min, p10, p50, p90, n}.
 
 import json
 import math
+import pathlib
 
 FORMAT = 1
+SLOW = 1.15  # a peer slower than its reference by more did not get its due
 DISTRIBUTION = {"min": float, "p10": float, "p50": float, "p90": float, "n": int}
 SCHEMA = {
     "format": int, "what": str, "date": str, "commit": str, "void": [str],
@@ -91,6 +93,26 @@ def save(path, record):
     with open(path, "w", encoding="utf-8") as f:
         json.dump(record, f, indent=1, ensure_ascii=False)
         f.write("\n")
+
+
+def table(name):
+    """Rows of a .tsv file of this folder."""
+    lines = (pathlib.Path(__file__).parent / name).read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines if line and not line.startswith("#")]
+
+
+def slow_peers(name, run):
+    """Peers of a model's run that did worse than they can, by reference.tsv and the peak of both machines, as lines of text."""
+    out = []
+    for model, threads, runner, _, ms, peak in table("reference.tsv"):
+        found = [r for r in run["runners"] if r["runner"] == runner]
+        if model != name or int(threads) != run["threads"] or not found:
+            continue
+        expected = float(ms) * float(peak) * run["threads"] / run["peak_gflops"]["p50"]
+        got = found[0]["ms"]["p50"]
+        if got > SLOW * expected:
+            out.append(f"{name}, {threads} threads: {runner} took {got:.1f} ms where {expected:.1f} were expected")
+    return out
 
 
 # --- statistics ---------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ BUILD = {
 
 
 class Net(torch.nn.Module):
-    """Gives the named outputs as a tuple. The tensor that comes in is [n, 3, h, w]; it may be in channels_last."""
+    """Gives the named outputs as a tuple. The one input may be in channels_last."""
 
     def __init__(self, net, weights, outputs):
         super().__init__()
@@ -135,6 +135,7 @@ class Net(torch.nn.Module):
         self.uses = {}
         for ref in [ref for op in ops for ref in op.inputs] + self.results:
             self.uses[ref] = self.uses.get(ref, 0) + 1
+        (self.input,) = net.inputs
         self.tensors = {}
         for ref in self.uses:
             if ref.startswith("$"):
@@ -160,7 +161,7 @@ class Net(torch.nn.Module):
 
     def forward(self, images):
         values = dict(self.tensors)
-        values["%images"] = images
+        values[self.input] = images
         for (fn, inputs, result), last in zip(self.steps, self.last):
             values[result] = fn(*[values[ref] for ref in inputs])
             for ref in last:

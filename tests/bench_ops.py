@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""The networks that the bench gives to the peers compute what ours does: bench_ops.py [BUILD-FOLDER]
+
+Each op as ONNX, run by onnx's own evaluator, and as PyTorch where that is installed, against tests/ops/cases.json; whole
+networks as ONNX against bench_ours of the build folder. Ends with 77 where numpy or onnx is missing.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+try:
+    import numpy
+    import onnx.reference
+except ImportError as e:
+    print(f"skipped: {e}")
+    sys.exit(77)
+
+import ir
+import onnx_net
+
+try:
+    import torch
+
+    import torch_net
+except ImportError:
+    torch = None
+
+BOUND = 2e-5  # by the largest element; the stored results have 7 digits
+NETWORKS = [("tests/tiny.yaml", "rule", 64), ("models/yolox.yaml", "models/demo/yolox_nano.safetensors", 32)]
+
+faults = []
+
+
+def compare(what, got, wanted):
+    got = numpy.asarray(got)
+    if got.shape != wanted.shape:
+        faults.append(f"{what}: shape {got.shape}, not {wanted.shape}")
+        return
+    error = numpy.abs(got - wanted).max() / max(numpy.abs(wanted).max(), 1e-30)
+    if not error <= BOUND:
+        faults.append(f"{what}: off by {error:.2e}")
+
+
+def run_onnx(net, weights, outputs, x):
+    session = onnx.reference.ReferenceEvaluator(onnx_net.build(net, weights, outputs))
+    return session.run(None, {list(net.inputs)[0]: x})
+
+
+def run_torch(net, weights, outputs, x):
+    with torch.inference_mode():
+        return torch_net.Net(net, weights, outputs)(torch.from_numpy(x.copy()))
+
+
+def run_case(case):
+    net = ir.parse(case["ir"])
+    (shape,) = [t.dims for t in net.inputs.values()]
+    x = numpy.array(case["x"], numpy.float32).reshape(shape)
+    weights = {"$" + n: numpy.array(w, numpy.float32).reshape(net.weights["$" + n].dims) for n, w in case["weights"].items()}
+    wanted = numpy.array(case["y"], numpy.float32).reshape(ir.shapes(net)[net.outputs["y"]].dims)
+    what = f"{case['op']} {case['note']}"
+    compare(f"ONNX {what}", run_onnx(net, weights, ["y"], x)[0], wanted)
+    if torch:
+        compare(f"PyTorch {what}", run_torch(net, weights, ["y"], x)[0], wanted)
+
+
+def check_cases():
+    """How many were run. What the bench has no form for it refuses; what it has a form for is run in some case."""
+    cases = json.loads((ROOT / "tests/ops/cases.json").read_text())["cases"]
+    met, count = set(), 0
+    for case in cases:
+        try:
+            run_case(case)
+            met.add(case["op"])
+            count += 1
+        except ir.IrError:
+            pass
+    faults.extend(f"{op}: no case was run" for op in onnx_net.EMIT.keys() - met)
+    if torch:
+        faults.extend(f"{op}: only one of ONNX and PyTorch" for op in onnx_net.EMIT.keys() ^ torch_net.BUILD.keys())
+    return count
+
+
+def check_refusals():
+    """What the peers can't run is an error that names it."""
+    head = "in %x : f32[1,4,2,2] nchw\n"
+    bad = {
+        "not understood": head + "nonsense\n",
+        "no attribute": head + "%1 = relu %x {slope=1} : f32[1,4,2,2] nchw\nout y = %1\n",
+        "before `layout`": head + "%1 = relu %x : f32[1,4,2,2] nhwc\nout y = %1\n",
+        "before `fuse`": head + "%1 = relu %x : f32[1,4,2,2] nchw inline\nout y = %1\n",
+        "no ONNX for": head + "%1 = cast %x : f32[1,4,2,2] nchw\nout y = %1\n",
+    }
+    for words, text in bad.items():
+        try:
+            onnx_net.build(ir.parse(text), {}, ["y"])
+            faults.append(f"no error of '{words}'")
+        except ir.IrError as e:
+            if words not in str(e):
+                faults.append(f"'{e}' where '{words}' was expected")
+
+
+def ours(build, folder, module, net, x):
+    """The outputs of bench_ours, in the order of the network's."""
+    x.tofile(folder / "x")
+    command = [build / "bench/bench_ours", module, "1", "images", folder / "x", ",".join(net.outputs)]
+    said = subprocess.run(command, input=f"run 2\ndump {folder}/y\n", capture_output=True, text=True, check=True).stdout
+    hello, times, _ = map(json.loads, said.splitlines())
+    if hello["load_ms"] <= 0 or len(times["ms"]) != 2:
+        faults.append(f"bench_ours said {said}")
+    flat, types = numpy.fromfile(folder / "y", numpy.float32), ir.shapes(net)
+    shapes = [types[ref].dims for ref in net.outputs.values()]
+    ends = numpy.cumsum([numpy.prod(s) for s in shapes])
+    return [part.reshape(s) for part, s in zip(numpy.split(flat, ends[:-1]), shapes)]
+
+
+def check_network(build, folder, yaml, weights, size):
+    model = [yaml, "--weights", weights, "--imgsz", str(size)]
+    tensors, module = folder / "w", folder / "m"
+    text = subprocess.run([build / "yoloc", "opt", *model, "--passes", "foldbn,dce", "--save-weights", tensors],
+                          capture_output=True, text=True, check=True).stdout
+    subprocess.run([build / "yoloc", "compile", *model, "-o", module], check=True, capture_output=True)
+    (folder / "t").write_text(text)
+    net, values = ir.load(folder / "t", tensors)
+    x = numpy.random.default_rng(2).random((1, 3, size, size), numpy.float32)
+    for name, got, wanted in zip(net.outputs, run_onnx(net, values, list(net.outputs), x), ours(build, folder, module, net, x)):
+        compare(f"{yaml} {name}", got, wanted)
+
+
+def main(argv):
+    count = check_cases()
+    check_refusals()
+    for network in NETWORKS if len(argv) > 1 else []:
+        with tempfile.TemporaryDirectory() as folder:
+            check_network(pathlib.Path(argv[1]), pathlib.Path(folder), *network)
+    print(f"{count} cases, {len(faults)} faults, {'with' if torch else 'without'} PyTorch")
+    print("\n".join(faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
