@@ -115,8 +115,8 @@ void cg_cachedir_report(struct cg_cachedir *c, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    yir_diag(c->diags, (struct yir_loc){0}, c->required ? E_CACHE : W_CACHE, "the cache %s is not used: %s",
-             c->path ? c->path : "folder", text);
+    yir_diag(c->diags, (struct yir_loc){0}, c->required ? E_CACHE : W_CACHE, "the cache is not used: %s%s%.200s%s", text,
+             c->path ? " (" : "", c->path ? c->path : "", c->path ? ")" : "");
 }
 
 static void close_folder(void *p)
