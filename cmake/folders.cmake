@@ -19,7 +19,6 @@ set(SYSTEM
     "^sqlite3|codegen/ frontend/"
     "^jansson|frontend/"
     "^(png|jpeglib)|frontend/cli/"
-    "^pthreadpool|runtime/"
     "^sodium|sign/")
 set(FAULTS "")
 

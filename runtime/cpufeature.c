@@ -1,6 +1,5 @@
 #include "cpufeature.h"
 
-#include <sched.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,14 +39,6 @@ const char *rt_cpu_arch(void)
 #else
     return "unknown";
 #endif
-}
-
-int rt_cpu_count(void)
-{
-    cpu_set_t set;
-    if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t has bits */
-    return n > 1 ? (int)n : 1;
 }
 
 #if defined(__x86_64__)

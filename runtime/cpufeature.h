@@ -7,9 +7,6 @@
 /* "x86_64", "aarch64", as modules name it; "unknown" elsewhere. */
 const char *rt_cpu_arch(void);
 
-/* Cores this process may use, at least 1. */
-int rt_cpu_count(void);
-
 /* 1: the code may use it. 0: it may not, or there is no such row for this architecture. */
 int rt_cpu_has(const char *feature);
 int rt_cpu_knows(const char *feature);

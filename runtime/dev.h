@@ -18,7 +18,6 @@ struct rt_launch {
     void *const *arg;
     int64_t total, grain; /* units of all images; units to hand out at once, at least */
     struct rt_pool *pool;
-    int threads;
     uint8_t *scratch; /* thread t's own begins at scratch + t * scratch_stride */
     size_t scratch_stride;
 };

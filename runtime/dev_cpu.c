@@ -4,13 +4,12 @@
 #include "cpufeature.h"
 
 #include <errno.h>
-#include <stdalign.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAX_FEATURE = 32, CHUNKS_PER_THREAD = 8 };
+enum { MAX_FEATURE = 32 };
 
 static yolort_status feature_fits(const char *name, const struct rt_error *e)
 {
@@ -65,48 +64,24 @@ static yolort_status cpu_load(struct rt_code *out, const void *code, size_t size
 struct job {
     const struct rt_launch *l;
     ym_cpu_fn fn;
-    int64_t chunk;
-    alignas(2 * RT_LINE) _Atomic int64_t next; /* alone on its lines: every thread writes it */
-    alignas(2 * RT_LINE) _Atomic int32_t failure;
+    _Atomic int32_t failure;
 };
 
-static void work(void *ctx, int worker)
+static void run_units(void *ctx, int worker, int64_t begin, int64_t end)
 {
     struct job *j = ctx;
     const struct rt_launch *l = j->l;
-    struct ym_cpu_call call = {.arg = l->arg, .scratch = l->scratch + (size_t)worker * l->scratch_stride};
-    for (;;) {
-        call.begin = atomic_fetch_add_explicit(&j->next, j->chunk, memory_order_relaxed);
-        if (call.begin >= l->total || atomic_load_explicit(&j->failure, memory_order_relaxed)) return;
-        call.end = l->total - call.begin < j->chunk ? l->total : call.begin + j->chunk;
-        int32_t none = 0, r = j->fn(&call);
-        if (r) atomic_compare_exchange_strong(&j->failure, &none, r);
-    }
-}
-
-/* A multiple of the grain, so that cuts fall where the kernel likes them; few enough to keep neighbours
- * together, and enough for threads of unequal speed. */
-static int64_t chunk_units(const struct rt_launch *l)
-{
-    int64_t even = l->total / ((int64_t)l->threads * CHUNKS_PER_THREAD);
-    return even > l->grain ? even / l->grain * l->grain : l->grain;
+    struct ym_cpu_call call = {l->arg, l->scratch + (size_t)worker * l->scratch_stride, begin, end};
+    if (atomic_load_explicit(&j->failure, memory_order_relaxed)) return;
+    int32_t none = 0, r = j->fn(&call);
+    if (r) atomic_compare_exchange_strong(&j->failure, &none, r);
 }
 
 static int32_t cpu_launch(const struct rt_launch *l)
 {
     struct job j = {.l = l, .fn = (ym_cpu_fn)(uintptr_t)(l->code->base + l->entry)};
-    if (l->threads == 1) {
-        struct ym_cpu_call call = {.arg = l->arg, .scratch = l->scratch, .begin = 0, .end = l->total};
-        return j.fn(&call);
-    }
-    j.chunk = chunk_units(l);
-    int64_t chunks = (l->total + j.chunk - 1) / j.chunk;
-    int workers = chunks < l->threads ? (int)chunks : l->threads;
-    if (workers == 1)
-        work(&j, 0);
-    else
-        rt_pool_run(l->pool, work, &j, workers);
-    return atomic_load(&j.failure);
+    rt_pool_run(l->pool, run_units, &j, l->total, l->grain);
+    return atomic_load_explicit(&j.failure, memory_order_relaxed);
 }
 
 const struct rt_dev rt_dev_cpu = {

@@ -1,4 +1,4 @@
-#include "cpufeature.h"
+#include "cpucount.h"
 #include "object.h"
 #include "opts.h"
 
@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 1024 };
+enum { MAX_THREADS = 1024, MAX_THREADS_A_CORE = 4 }; /* no more than those are started */
 
 static int is_context(const yolort_context *c)
 {
@@ -60,14 +60,26 @@ void yolort_context_opts_init(yolort_context_opts *o, size_t size)
     rt_opts_init(o, size, &own, sizeof own);
 }
 
-static yolort_status read_opts(yolort_context_opts *own, const yolort_context_opts *opts)
+int yolort_cpu_threads(void)
 {
     int cores = rt_cpu_count();
+    return cores < MAX_THREADS ? cores : MAX_THREADS;
+}
+
+static int thread_count(int wanted)
+{
+    if (wanted == 1) return 1;
+    int cores = yolort_cpu_threads(), most = MAX_THREADS_A_CORE * cores;
+    return !wanted ? cores : wanted < most ? wanted : most;
+}
+
+static yolort_status read_opts(yolort_context_opts *own, const yolort_context_opts *opts)
+{
     yolort_context_opts_init(own, sizeof *own);
     if (opts && rt_opts_read(own, sizeof *own, opts)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_THREADS, own->threads >= 0 && own->threads <= MAX_THREADS)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_DEVICE, own->device == 0)) return YOLORT_ARG;
-    if (!own->threads) own->threads = cores < MAX_THREADS ? cores : MAX_THREADS;
+    own->threads = thread_count(own->threads);
     return YOLORT_OK;
 }
 
@@ -212,7 +224,6 @@ static yolort_status run_step(yolort_context *c, const struct ym_step *p, int ba
         .total = t->kernel[p->kernel].units * batch,
         .grain = p->grain,
         .pool = c->pool,
-        .threads = c->threads,
         .scratch = c->scratch.data,
         .scratch_stride = c->scratch_stride,
     };
@@ -278,6 +289,11 @@ void *yolort_arena(yolort_context *c, size_t *bytes)
 {
     if (bytes) *bytes = is_context(c) ? c->arena.size : 0;
     return is_context(c) ? c->arena.data : NULL;
+}
+
+int yolort_threads(const yolort_context *c)
+{
+    return is_context(c) ? c->threads : 0;
 }
 
 yolort_status yolort_profile(yolort_context *c, int on)

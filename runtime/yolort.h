@@ -130,7 +130,7 @@ YOLORT_API const yolort_info *yolort_module_info(const yolort_module *m);
 typedef struct yolort_context_opts {
     size_t size;     /* sizeof of this struct as the caller knows it; yolort_context_opts_init sets it */
     int device;      /* ordinal; 0 for CPU modules */
-    int threads;     /* CPU: number of threads, 0: one for each core */
+    int threads;     /* CPU: number of threads, 0: yolort_cpu_threads(); at most four for each core are started */
     int guard;       /* debug: the arena lies between pages that may not be touched, and is poisoned with NaN */
 } yolort_context_opts;
 
@@ -139,6 +139,12 @@ YOLORT_API void yolort_context_opts_init(yolort_context_opts *o, size_t size);
 /* Allocates everything that runs will need. opts NULL: defaults. */
 YOLORT_API yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const yolort_context_opts *opts);
 YOLORT_API void yolort_context_free(yolort_context *c); /* NULL is allowed; never while a run is in progress */
+
+/* One for each core that the process may use, by its affinity and by the time that control groups (Linux) grant it. */
+YOLORT_API int yolort_cpu_threads(void);
+
+/* Threads that work in a run, the caller's counted; 0 for what is no context. */
+YOLORT_API int yolort_threads(const yolort_context *c);
 
 /* Memory for one input or output, for at least the batch that will be run; stays the caller's and must live until
  * the next bind of the same io or the context's end. data NULL unbinds. ARG when io is out of range, or bytes is less

@@ -5,7 +5,7 @@ set -euo pipefail
 
 build=(gcc g++ clang make cmake ninja-build pkg-config git ca-certificates)
 libs=(llvm-19-dev libyaml-dev libsqlite3-dev libjansson-dev libxxhash-dev
-      libpthreadpool-dev libjpeg62-turbo-dev libpng-dev libsodium-dev)
+      libjpeg62-turbo-dev libpng-dev libsodium-dev)
 tests=(libcriterion-dev libclang-rt-14-dev python3 strace)
 packages=("${build[@]}" "${libs[@]}" "${tests[@]}")
 

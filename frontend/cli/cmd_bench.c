@@ -2,7 +2,6 @@
 #include "commands.h"
 #include "engine.h"
 #include "frontend/yoloc.h"
-#include "host.h"
 #include "progress.h"
 #include "text.h"
 
@@ -140,7 +139,6 @@ static int open_bench(struct bench *b)
 {
     yolort_context_opts opts;
     cli_device_opts(&opts, &b->o->device);
-    b->threads = opts.threads = opts.threads ? opts.threads : cli_host_threads();
     if (cli_limits_read(&b->limits, &b->o->limit, b->e) != 0 ||
         cli_modfile_read(&b->file, b->path, &b->o->trust, &b->limits, b->e) != 0 ||
         cli_modfile_load(&b->module, &b->file, b->path, &b->limits, b->e) != 0)
@@ -151,6 +149,7 @@ static int open_bench(struct bench *b)
                         b->o->batch, b->info->max_batch);
     if (cli_runtime_check(yolort_context_new(&b->context, b->module, &opts), b->path, NULL, b->e) != 0)
         return -1;
+    b->threads = yolort_threads(b->context);
     b->nlayer = yolort_step_count(b->module);
     b->buffers = calloc(yolort_io_count(b->module) + 1, sizeof *b->buffers);
     b->layers = calloc(b->nlayer + 1, sizeof *b->layers);

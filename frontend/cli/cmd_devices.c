@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "compiler.h"
 #include "host.h"
+#include "runtime/yolort.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@ static int print_json(const char *cpu, struct cli_error *e)
     struct cli_text t = {0};
     cli_text_add(&t, "{\"version\":1,\"devices\":[{\"target\":\"cpu:native\",\"name\":");
     cli_text_json(&t, cpu);
-    cli_text_addf(&t, ",\"threads\":%d}]}\n", cli_host_threads());
+    cli_text_addf(&t, ",\"threads\":%d}]}\n", yolort_cpu_threads());
     int rc = cli_text_flush(&t, stdout, e);
     cli_text_free(&t);
     return rc;
@@ -33,7 +34,7 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     cli_host_cpu(cpu, sizeof cpu);
     if (o->json)
         return print_json(cpu, e);
-    printf("cpu:native  %s, %d threads\n\ntargets:\n", cpu, cli_host_threads());
+    printf("cpu:native  %s, %d threads\n\ntargets:\n", cpu, yolort_cpu_threads());
     struct cli_compiler c;
     yoloc_result text = {NULL, 0};
     if (cli_compiler_open(&c, NULL, e) != 0)

@@ -25,7 +25,7 @@ struct cli_device {
 };
 #define CLI_ROWS_DEVICE(S) \
     {.name = "threads", .value = CLI_INT, .at = offsetof(struct S, device.threads), .low = 1, .high = 1024, \
-     .metavar = "N", .help = "CPU threads; else one for each core"}, \
+     .metavar = "N", .help = "CPU threads, at most four a core; else one for each core"}, \
     {.name = "guard", .value = CLI_FLAG, .at = offsetof(struct S, device.guard), \
      .help = "the arena lies between pages that may not be touched, and starts as NaN"}
 

@@ -11,9 +11,6 @@ void cli_host_streams(void);
 /* Whether standard output was open at the start; else there is nobody to tell. */
 int cli_host_has_output(void);
 
-/* Cores this process may use. */
-int cli_host_threads(void);
-
 /* "AMD EPYC 9B14", or "CPU" when the system does not say. */
 void cli_host_cpu(char *out, size_t size);
 

@@ -164,6 +164,16 @@ Test(rt_context, options)
     cr_expect_eq(yolort_context_new(&c, n->m, &wide.o), YOLORT_ARG);
     wide.o.threads = 1025;
     cr_expect_eq(yolort_context_new(&c, n->m, &wide.o), YOLORT_ARG);
+    wide.o.threads = 1024;
+    cr_expect_eq(yolort_context_new(&c, n->m, &wide.o), YOLORT_OK);
+    cr_expect(yolort_threads(c) >= 4 && yolort_threads(c) <= 4 * yolort_cpu_threads());
+    yolort_context_free(c);
+    cr_expect_eq(yolort_context_new(&c, n->m, NULL), YOLORT_OK);
+    cr_expect_eq(yolort_threads(c), yolort_cpu_threads());
+    yolort_context_free(c);
+    c = NULL;
+    cr_expect_eq(yolort_threads(NULL), 0);
+    cr_expect_eq(yolort_threads((yolort_context *)(void *)n->m), 0);
     wide.o.threads = 1, wide.o.device = 1;
     cr_expect_eq(yolort_context_new(&c, n->m, &wide.o), YOLORT_ARG);
     cr_expect_eq(yolort_context_new(NULL, n->m, NULL), YOLORT_ARG);
