@@ -11,10 +11,11 @@ A record is JSON:
     outputs                        name, shape, abs_mean, min, max, zeros, denormals, nonfinite: of the reference runner
     agreement                      runner, against, output, error (largest difference by abs_mean)
     compile_ms                     untuned, tuned, cached (null: this yoloc can't); compile_memory_mb
-    detect_ms                      a distribution; threads; memory_mb
+    detect_ms                      a distribution; detect_threads; detect_memory_mb
+    load_ms                        a distribution: module from the page cache, and a context with as many threads
     runs: threads, rounds, stopped ("stable", "budget" or "rounds")
       peak_gflops                  a distribution, of all threads together
-      runners                      runner, ms (a distribution), load_ms, memory_mb, slices (median ms of each round)
+      runners                      runner, ms (a distribution), memory_mb, slices (median ms of each round)
       ratios                       ours, peer, p50, low, high (of the median, 95 %), least (of the least times)
       layers                       label, kernel, ms, gflops, share (of peak_gflops.p50)
 
@@ -41,9 +42,10 @@ SCHEMA = {
         "compile_ms": {"untuned": (DISTRIBUTION, None), "tuned": (DISTRIBUTION, None), "cached": (DISTRIBUTION, None)},
         "compile_memory_mb": float,
         "detect_ms": (DISTRIBUTION, None), "detect_threads": int, "detect_memory_mb": (float, None),
+        "load_ms": (DISTRIBUTION, None),
         "runs": [{
             "threads": int, "rounds": int, "stopped": str, "peak_gflops": DISTRIBUTION,
-            "runners": [{"runner": str, "ms": DISTRIBUTION, "load_ms": float, "memory_mb": float, "slices": [float]}],
+            "runners": [{"runner": str, "ms": DISTRIBUTION, "memory_mb": float, "slices": [float]}],
             "ratios": [{"ours": str, "peer": str, "p50": float, "low": float, "high": float, "least": float}],
             "layers": [{"label": str, "kernel": str, "ms": float, "gflops": float, "share": float}],
         }],

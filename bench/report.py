@@ -52,18 +52,17 @@ def latency(rec):
 
 
 def cell(distribution):
-    return f"{distribution['p50']:.0f}" if distribution else "-"
+    return f"{distribution['p50']:.{0 if distribution['p50'] >= 30 else 1}f}" if distribution else "-"
 
 
 def costs(rec):
     head = ["network", "compile", "tuned", "cached", "compiler MB", "load", "detect", "detect MB"]
     rows = []
     for m in rec["models"]:
-        load = min((r["load_ms"] for run in m["runs"] for r in run["runners"] if r["runner"] == "yoloc"), default=0)
         ms = m["compile_ms"]
         memory = f"{m['detect_memory_mb']:.0f}" if m["detect_memory_mb"] is not None else "-"
         rows.append([m["name"], cell(ms["untuned"]), cell(ms["tuned"]), cell(ms["cached"]), f"{m['compile_memory_mb']:.0f}",
-                     f"{load:.1f}", cell(m["detect_ms"]), memory])
+                     cell(m["load_ms"]), cell(m["detect_ms"]), memory])
     return rows_of(head, rows)
 
 
