@@ -28,6 +28,13 @@ static int64_t dense_stride(const struct fe_tensor *t, int axis)
     return s;
 }
 
+/* A file may have its data anywhere. */
+static const void *aligned_data(struct yir_arena *a, const struct fe_tensor *t, size_t bytes)
+{
+    if ((uintptr_t)t->data % yir_dtype_size(t->dtype) == 0) return t->data;
+    return memcpy(yir_alloc(a, bytes), t->data, bytes);
+}
+
 static int read_body(struct call *k, void *p)
 {
     struct files_arg *a = p;
@@ -42,11 +49,9 @@ static int read_body(struct call *k, void *p)
         const struct fe_tensor *t = &w->tensor[i];
         yoloc_tensor *o = &a->out->tensor[i];
         for (int d = 0; d < t->rank; d++) YIR_ASSERT(t->dim[d] <= 1 || t->stride[d] == dense_stride(t, d));
-        *o = (yoloc_tensor){.name = t->name,
-                            .dtype = (int)t->dtype,
-                            .rank = t->rank,
-                            .data = t->data,
-                            .bytes = (size_t)t->numel * yir_dtype_size(t->dtype)};
+        *o = (yoloc_tensor){.name = t->name, .dtype = (int)t->dtype, .rank = t->rank};
+        o->bytes = (size_t)t->numel * yir_dtype_size(t->dtype);
+        o->data = aligned_data(a->out->arena, t, o->bytes);
         for (int d = 0; d < t->rank; d++) o->dim[d] = t->dim[d];
     }
     return 0;

@@ -60,6 +60,7 @@ typedef struct yoloc_opts {
     void (*progress)(void *user, const char *what, int done, int total); /* may be NULL */
     void *user;
     const char *limits;      /* "yaml-depth=64,tensors=200000": other limits of what inputs may have; NULL: the defaults */
+    int strict;              /* NaN or infinities in weights, and variances not above -eps, are errors instead of warnings */
 } yoloc_opts;
 
 YOLOC_API uint32_t yoloc_version(void);
@@ -122,7 +123,7 @@ typedef struct yoloc_tensor {
     int dtype;             /* yolort_dtype */
     int rank;
     int64_t dim[8];
-    const void *data;      /* dense, row-major */
+    const void *data;      /* dense, row-major; what is read is aligned for its type */
     size_t bytes;
 } yoloc_tensor;
 typedef struct yoloc_tensors yoloc_tensors;

@@ -242,6 +242,77 @@ open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + bytes(n))
 EOF
 refused 1 506 run "$work/m.yoloc" --in "$work/half.safetensors" --out "$work/out"
 said 'is 1x3x416x416 \(F16\), the module wants Bx3x416x416 \(F32\)'
+# Tensors in, every output out: one picture as bytes is the same picture as numbers, alone and in a batch.
+printf '{nc: 1, backbone: [[-1, 1, Conv, [8, 3, 2]]], head: [[[0], 1, Detect, [nc]]]}' >"$work/small.yaml"
+accepted '.' compile "$work/small.yaml" --weights rule --imgsz 32 --batch 2 -o "$work/small.yoloc"
+"$yoloc" inspect "$work/small.yoloc" --json >"$work/small.json"
+cat >"$work/tensors.py" <<'EOF'
+import array, json, struct, sys
+
+def read(path):
+    data = open(path, "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    head.pop("__metadata__", None)
+    at = lambda t: [8 + n + x for x in t["data_offsets"]]
+    return {k: (t["dtype"], t["shape"], data[slice(*at(t))]) for k, t in head.items()}
+
+def write(path, gap=0, **tensors): # gap: of the data from a multiple of 8
+    head, body = {}, b""
+    for name, (dtype, shape, data) in tensors.items():
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(head).encode()
+    text += b" " * ((gap - len(text)) % 8)
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + body)
+
+def floats(pixels): # RGB rows to planes
+    return array.array("f", (struct.unpack("f", struct.pack("f", p / 255))[0] for c in range(3) for p in pixels[c::3])).tobytes()
+
+work = sys.argv[1]
+a, b = (bytes((i * step + 7) % 256 for i in range(32 * 32 * 3)) for step in (11, 5))
+if len(sys.argv) == 2:
+    write(work + "/a8.st", other=("I64", [1], bytes(8)), input_u8=("U8", [32, 32, 3], a))
+    write(work + "/a.st", 3, images=("F32", [1, 3, 32, 32], floats(a)))
+    write(work + "/ba8.st", input_u8=("U8", [2, 32, 32, 3], b + a))
+    write(work + "/three.st", input_u8=("U8", [3, 32, 32, 3], b + a + b))
+    write(work + "/none.st", input_u8=("U8", [0, 32, 32, 3], b""))
+    write(work + "/wide.st", images=("F32", [1, 3, 32, 33], bytes(4 * 3 * 32 * 33)))
+    write(work + "/named.st", image=("F32", [1, 3, 32, 32], floats(a)))
+    sys.exit()
+one, same, two = (read(work + name) for name in ("/a8.out", "/a.out", "/ba8.out"))
+io = {x["name"]: x["shape"] for x in json.load(open(work + "/small.json"))["io"] if x["output"]}
+assert io and set(one) == set(same) == set(two) == set(io), "other outputs than inspect names"
+for name, shape in io.items():
+    assert one[name][:2] == ("F32", [1] + shape[1:]) and two[name][:2] == ("F32", [2] + shape[1:]), name + ": another shape"
+    assert any(one[name][2]) and one[name][2] == two[name][2][len(one[name][2]):] != two[name][2][:len(one[name][2])], name
+    near = zip(array.array("f", one[name][2]), array.array("f", same[name][2]))
+    assert all(abs(x - y) <= 1e-4 * (1 + abs(x)) for x, y in near), name + ": bytes and numbers differ"
+EOF
+python3 "$work/tensors.py" "$work"
+for name in a8 a ba8; do
+    echo 'an older file' >"$work/$name.out"
+    count=$((count + 1))
+    "$yoloc" run "$work/small.yoloc" --in "$work/$name.st" --out "$work/$name.out" >"$work/stdout" 2>"$work/stderr" </dev/null ||
+        report "exit code $?" run "$name.st"
+    [ ! -s "$work/stderr" ] || report "a message" run "$name.st"
+done
+count=$((count + 1))
+python3 "$work/tensors.py" "$work" compare || { bad=$((bad + 1)); echo "FAIL: run --out writes other tensors"; }
+accepted 'decoded' weights "$work/a8.out"
+for name in three none wide named; do
+    refused 1 506 run "$work/small.yoloc" --in "$work/$name.st" --out "$work/out"
+done
+refused 1 '002' run "$work/small.yoloc" --in "$work/absent.st" --out "$work/out"
+refused 3 '003' run "$work/small.yoloc" --in "$work/a.st" --out "$work/no/such/folder"
+refused 3 '003' run "$work/small.yoloc" --in "$work/a.st" --out "$work/nothing"
+cp "$work/a.st" "$work/kept.st"
+refused 2 '[0-9]+' run "$work/small.yoloc" --in "$work/a.st" --out "$work/a.st"
+refused 2 '[0-9]+' run "$work/small.yoloc" --in "$work/a.st" --out "$work/small.yoloc"
+cmp -s "$work/a.st" "$work/kept.st" || { bad=$((bad + 1)); echo "FAIL: run --out wrote over its input"; }
+refused 2 001 run "$work/small.yoloc" --in "$work/a.st"
+refused 2 001 run "$work/small.yoloc" --out "$work/out"
+
 head -c 500000 "$work/m.yoloc" >"$work/cut.yoloc"
 refused 1 501 detect "$work/cut.yoloc" "$photos/chelsea.png"
 refused 1 501 inspect "$work/cut.yoloc"

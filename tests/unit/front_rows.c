@@ -190,12 +190,21 @@ Test(front_rows, arguments)
         {"nn.Upsample, [None, 65, nearest]", E_UNSUPPORTED, "factor 65"},
         {"nn.Upsample, [None, 2, bilinear]", E_UNSUPPORTED, "bilinear"},
         {"nn.Upsample, [None, 2, 3]", E_ARGS, "mode"},
+        {"nn.Upsample, [None, 2, [nearest]]", E_ARGS, "mode"},
+        {"nn.Upsample, [None, 2, True]", E_ARGS, "mode"},
+        {"nn.Upsample, [None, 2, Nearest]", E_UNSUPPORTED, "the mode Nearest"},
+        {"nn.Upsample, [None, 2, '']", E_UNSUPPORTED, "the mode  is"},
+        {"nn.Upsample, [None, 2, \"nearest' if open('x') else '\"]", E_UNSUPPORTED, "the mode nearest' if"},
+        {"nn.Upsample, [None, two, nearest]", E_ARGS, "scale_factor"},
+        {"nn.Upsample, ['64', 2, nearest]", E_UNSUPPORTED, "fixed size"},
         {"nn.MaxPool2d, [2, 2, 2]", E_SHAPE, "reaches the window"},
         {"nn.MaxPool2d, [2, 0]", E_SHAPE, "stride 0"},
         {"Concat, [0]", E_UNSUPPORTED, "dimension 0"},
     };
     accept(with_row("[-1, 1, Conv, [4096, 255, 1, 127, 16]]"));
     accept(with_row("[-1, 1, nn.Upsample, [None, 64, nearest]]"));
+    accept(with_row("[-1, 1, nn.Upsample, [None, 2, None]]"));
+    accept(with_row("[-1, 1, nn.Upsample, [None, 2, 'nearest']]"));
     for (size_t i = 0; i < YIR_COUNT(rows); i++)
         refuse(with_row(yir_format(a, "[-1, 1, %s]", rows[i].text)), rows[i].id, rows[i].part);
     refuse("nc: 2\nanchors: 3\nbackbone:\n" FIRST "  - [-1, 1, Contract, [0]]\nhead:\n"
