@@ -17,6 +17,8 @@
 #include "picwrite.h"
 #include "ptwrite.h"
 #include "randnet.h"
+#include "sign/yolosign.h"
+#include "signkey.h"
 
 static void fail(const char *what, const char *name)
 {
@@ -188,7 +190,8 @@ static void module(struct seeds *s)
 static void add_written(struct seeds *s, const char *text, bool strip)
 {
     static const char *const classes[] = {"cat", "dog"};
-    static const unsigned char blob[64];
+    enum { EACH = 2 * YM_ALIGN }; /* of code: the seal's place and as much behind it */
+    _Static_assert(sizeof(struct ym_seal) <= YM_ALIGN, "a seal fits before the code");
     struct yir_diags *d = yir_diags_new(s->a, NULL, NULL);
     struct cg_module m = {.meta = {.model = "m", .task = "detect", .weights_from = "", .options = "", .height = 8, .width = 8,
                                    .nc = 2, .names = classes, .max_batch = 1, .stride = 1, .max_det = 1, .conf = 0.25f, .iou = 0.5f},
@@ -202,8 +205,10 @@ static void add_written(struct seeds *s, const char *text, bool strip)
     const struct yir_func *fused = f ? pass_run_all(f, d, &po) : NULL;
     if (!fused || cg_target_find(s->a, d, "cpu:x86-64-v2", &target)) fail("no module of", text);
     struct cg_program *p = cg_kernels(s->a, fused, &target, &(struct cg_opts){.max_batch = 1});
-    struct cg_code code = {.blob = blob, .size = sizeof blob, .compiler = "none"};
+    struct cg_code code = {.size = (size_t)p->nkernel * EACH, .compiler = "none"};
+    code.blob = yir_alloc(s->a, code.size);
     code.entry = yir_alloc_n(s->a, p->nkernel, sizeof *code.entry);
+    for (uint32_t i = 0; i < p->nkernel; i++) code.entry[i] = i * EACH + YM_ALIGN;
     m.front = f;
     m.target = &target;
     m.program = p;
@@ -270,6 +275,21 @@ static void yaml(struct seeds *s)
     for (size_t i = 0; i < YIR_COUNT(texts); i++) add(s, texts[i], strlen(texts[i]));
 }
 
+/* --- signatures ---------------------------------------------------------------------------------------------- */
+
+static void sign(struct seeds *s)
+{
+    static const char *const messages[] = {"", "a", "what is signed\n"};
+    for (size_t i = 0; i < YIR_COUNT(messages); i++) {
+        char signature[YOLOSIGN_TEXT];
+        if (yolosign_make(sign_key_secret, strlen(sign_key_secret), messages[i], strlen(messages[i]), signature))
+            fail("not signed:", messages[i]);
+        const char *text = yir_format(s->a, "%s%s%s", sign_key_public, signature, messages[i]);
+        add(s, text, strlen(text));
+    }
+    add(s, sign_key_secret, strlen(sign_key_secret));
+}
+
 /* --- dictionaries -------------------------------------------------------------------------------------------- */
 
 static void put_word(struct yir_str *to, const void *bytes, size_t n)
@@ -312,6 +332,9 @@ static const char *const words_yaml[] = {
     "'nearest'", "&a ", "*a", "!!str ", "<<: ", "? ", "|\n", ">-\n", "%YAML 1.1\n", "---\n", "\"\\u", ".inf", ".nan", "0x", "1e308",
     "2147483648", "nn.SiLU()", NULL};
 
+static const char *const words_sign[] = {
+    "yolosign-public-1 ", "yolosign-secret-1 ", "yolosign-signature-1 ", SIGN_KEY_POINT, SIGN_KEY_SEED, NULL};
+
 static void save_dict(struct seeds *s, const char *target, const char *const *word, const char *more)
 {
     struct yir_str text = {.arena = s->a};
@@ -332,6 +355,7 @@ static void dictionaries(struct seeds *s)
     save_dict(s, "pickle", words_pickle, NULL);
     save_dict(s, "ir", words_ir, NULL);
     save_dict(s, "safetensors", words_safetensors, NULL);
+    save_dict(s, "sign", words_sign, NULL);
     save_dict(s, "yaml", words_yaml, modules.text);
 }
 
@@ -341,7 +365,7 @@ int main(int argc, char **argv)
         const char *target;
         void (*make)(struct seeds *s);
     } rows[] = {{"zip", zip},       {"pickle", pickle},           {"pt", pt},     {"safetensors", safetensors}, {"ir", ir}, {"module", module},
-                {"modread", written_modules}, {"flat", flat}, {"image", image}, {"yaml", yaml}};
+                {"modread", written_modules}, {"flat", flat}, {"image", image}, {"yaml", yaml}, {"sign", sign}};
     if (argc != 2) fail("usage:", "seeds FOLDER");
     struct seeds s = {.a = yir_arena_new(NULL, NULL), .folder = argv[1]};
     make_folder(s.folder);
