@@ -28,16 +28,34 @@ void cg_targets_list(struct yir_str *out);
 
 /* --- kernels (kernel.c) ------------------------------------------------------------------------------------- */
 
+struct cg_kernel;
+
+/* One legal way to make a kernel. */
+#define CG_KNOBS   4
+#define CG_GENERIC (-1)
+struct cg_config {
+    int family;             /* row of fast.def, or CG_GENERIC */
+    int32_t knob[CG_KNOBS]; /* as the row names them; 0 where it has fewer */
+    double cycles;          /* predicted for one image on one thread: good for ranking, no promise */
+};
+
 struct cg_opts {
     bool no_fast;    /* generic path only */
     bool checked;    /* bounds checks in generated code */
     int max_batch;
+    /* Picks one of the n legal configurations of k (best predicted first; k->op_text is set, its program not yet).
+     * NULL: the first. */
+    size_t (*choose)(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n);
+    void *choose_user;
 };
 
 /* A kernel: a program, how to call it, and what it costs. */
 struct cg_kernel {
     const struct kb *prog;
     const char *family;   /* row of fast.def, or "generic" */
+    struct cg_config config;
+    const char *op_text;  /* canonical text of what it computes and where, whatever the family: its generic program */
+    size_t op_text_len;
     const char *symbol;   /* "conv2d_silu_3f9a12c4": from the ops and the program's text */
     const char *label;    /* "model.2.cv1 conv2d+silu" */
     uint32_t first, last; /* ops of the function, last included */
@@ -65,14 +83,25 @@ struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, con
 /* --- fast families (fast.def, fast_*.c) --------------------------------------------------------------------- */
 
 struct cg_fast {
-    const char *name, *text;
+    const char *name, *knobs, *text; /* knobs: names, separated by spaces */
     /* Pure predicate on types, attributes and target; op range as in cg_kernel. */
     bool (*guard)(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t);
-    /* Records the program into b (units, memories); grain and so on in k. */
+    /* Where the guard holds: the legal configurations (knobs and cycles; family is set by the caller), 1 to `most`. */
+    size_t (*list)(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
+                   size_t most);
+    /* Records the program of k->config into b (units, memories). */
     void (*emit)(struct kb *b, struct cg_kernel *k);
 };
 size_t cg_fast_count(void);
 const struct cg_fast *cg_fast_at(size_t i);
+
+/* Legal configurations of a kernel's ops, best predicted first, the generic one last. At most CG_MAX_CONFIGS. */
+#define CG_MAX_CONFIGS 96
+size_t cg_configs(const struct yir_func *f, uint32_t first, uint32_t last, const struct cg_target *t, bool no_fast,
+                  struct cg_config *out);
+/* "conv_direct pixels=10 rows=2", and back among legal ones: index, or n when it is none of them. */
+const char *cg_config_text(struct yir_arena *a, const struct cg_config *c);
+size_t cg_config_find(struct yir_arena *a, const char *text, const struct cg_config *legal, size_t n);
 
 /* --- evaluator (kb_ref.c) ----------------------------------------------------------------------------------- */
 

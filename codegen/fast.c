@@ -11,6 +11,18 @@ uint32_t cg_only_op(const struct yir_func *f, uint32_t first, uint32_t last, enu
     return found;
 }
 
+size_t cg_list_one(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, double per_vector,
+                   struct cg_config *out)
+{
+    double elements = 0;
+    for (uint32_t i = first; i <= last; i++) {
+        const struct yir_tdesc *d = yir_tdesc(f->types, f->op[i].type);
+        if (f->op[i].flags & YIR_F_STORED) elements += (double)yir_numel(d) / (double)d->dim[0];
+    }
+    *out = (struct cg_config){.cycles = elements / t->lanes * per_vector};
+    return 1;
+}
+
 bool cg_in_memory(const struct yir_func *f, uint32_t kernel, yir_ref r)
 {
     if (yir_kind(r) != YIR_VAL) return true;

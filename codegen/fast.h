@@ -5,11 +5,20 @@
 #include "codegen.h"
 #include "site.h"
 
-#define FAST(name, text)                                                                                          \
+#define FAST(name, knobs, text)                                                                                   \
     bool guard_##name(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t);         \
+    size_t list_##name(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t,         \
+                       struct cg_config *out, size_t most);                                                        \
     void emit_fast_##name(struct kb *b, struct cg_kernel *k);
 #include "fast.def"
 #undef FAST
+
+/* The only configuration of a family without knobs: `per_vector` cycles for each vector of the stored ops' elements. */
+size_t cg_list_one(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, double per_vector,
+                   struct cg_config *out);
+
+/* Keeps the `keep` best predicted of n configurations, in order; the number left. */
+size_t cg_best_configs(struct cg_config *c, size_t n, size_t keep);
 
 /* The kernel's op of a code when it has exactly one, else 0. */
 uint32_t cg_only_op(const struct yir_func *f, uint32_t first, uint32_t last, enum yir_code code);

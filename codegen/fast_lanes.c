@@ -6,6 +6,13 @@ bool guard_lanes(const struct yir_func *f, uint32_t first, uint32_t last, const 
     return t->lanes > 1 && d->rank == 4 && d->dim[1] >= t->lanes / 2 && cg_lanes_ok(f, first, last, 0);
 }
 
+size_t list_lanes(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
+                  size_t most)
+{
+    (void)most;
+    return cg_list_one(f, first, last, t, 16, out);
+}
+
 struct cell {
     struct cg_kernel *k;
     kv n, y, x;

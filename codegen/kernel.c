@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const struct cg_fast fast_table[] = {
-#define FAST(name, text) {#name, text, guard_##name, emit_fast_##name},
+#define FAST(name, knobs, text) {#name, knobs, text, guard_##name, list_##name, emit_fast_##name},
 #include "fast.def"
 #undef FAST
 };
@@ -58,18 +58,6 @@ static void emit_generic(struct kb *b, struct cg_kernel *k)
     for (int i = 2; i < n; i++, loops++) ix[order[i]] = kb_loop(b, kb_immi(b, 0), kb_immi(b, d->dim[order[i]]), 1);
     cg_store_all(b, k->first, k->last, ix);
     while (loops--) kb_end(b);
-}
-
-static void record(struct kb *b, struct cg_kernel *k, const struct cg_target *t, const struct cg_opts *o)
-{
-    for (size_t i = 0; i < YIR_COUNT(fast_table) && !o->no_fast; i++) {
-        if (!fast_table[i].guard(b->f, k->first, k->last, &t->kb)) continue;
-        k->family = fast_table[i].name;
-        fast_table[i].emit(b, k);
-        return;
-    }
-    k->family = "generic";
-    emit_generic(b, k);
 }
 
 /* --- names and costs ---------------------------------------------------------------------------------------- */
@@ -174,6 +162,36 @@ static void find_ops(const struct yir_func *f, uint32_t kernel, struct cg_kernel
         k->last = i;
     }
     YIR_ASSERT(k->first && (f->op[k->last].flags & YIR_F_STORED));
+}
+
+/* What the kernel computes, as the generic way would: equal texts, equal work, whatever family makes it. */
+static void set_op_text(struct yir_arena *a, const struct yir_func *f, const struct cg_target *t, struct cg_kernel *k)
+{
+    struct kb *b = kb_new(a, f, &t->kb, f->op[k->last].kernel);
+    struct yir_str text = {.arena = a};
+    emit_generic(b, k);
+    kb_print(&text, b);
+    k->op_text = text.text;
+    k->op_text_len = text.len;
+}
+
+static void record(struct kb *b, struct cg_kernel *k, const struct cg_target *t, const struct cg_opts *o)
+{
+    struct cg_config legal[CG_MAX_CONFIGS];
+    size_t n = cg_configs(b->f, k->first, k->last, t, o->no_fast, legal), chosen = 0;
+    if (o->choose) {
+        set_op_text(b->arena, b->f, t, k);
+        chosen = o->choose(o->choose_user, k, legal, n);
+        YIR_ASSERT(chosen < n);
+    }
+    k->config = legal[chosen];
+    if (k->config.family == CG_GENERIC) {
+        k->family = "generic";
+        emit_generic(b, k);
+        return;
+    }
+    k->family = fast_table[k->config.family].name;
+    fast_table[k->config.family].emit(b, k);
 }
 
 struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, const struct cg_target *t,
