@@ -114,6 +114,12 @@ void cg_channels(struct kb *b, int64_t lo, int64_t hi, cg_channel_body body, voi
     b->lanes = b->valid = 1;
 }
 
+void cg_if(struct kb *b, kv cond)
+{
+    kv times = kb_select(b, cond, kb_immi(b, 1), kb_immi(b, 0));
+    kb_loop(b, kb_immi(b, 0), times, 1);
+}
+
 void cg_bind(struct kb *b, uint32_t op, kv value)
 {
     YIR_ASSERT(b->nbound < (int)YIR_COUNT(b->bound));

@@ -43,6 +43,9 @@ void cg_channels(struct kb *b, int64_t lo, int64_t hi, cg_channel_body body, voi
 /* Computes and stores each stored op of the kernel at an index; ops bound before stay bound. */
 void cg_store_all(struct kb *b, uint32_t first, uint32_t last, const kv *ix);
 
+/* Opens a part that runs only where cond (one lane) holds; kb_end closes it. */
+void cg_if(struct kb *b, kv cond);
+
 void cg_bind(struct kb *b, uint32_t op, kv value);
 
 /* Batch number and unit within the image. */

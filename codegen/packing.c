@@ -11,6 +11,8 @@ static int64_t round_up(int64_t n, int64_t to)
 int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t arg)
 {
     if (p == KB_PACK_NONE) return yir_numel(d);
+    if (p == KB_PACK_WINO2) return round_up(d->dim[0], arg) * d->dim[1] * 16;
+    if (p == KB_PACK_WINO4) return round_up(d->dim[0], arg) * d->dim[1] * 36;
     return round_up(d->dim[0], arg) * (yir_numel(d) / d->dim[0]);
 }
 
@@ -33,12 +35,46 @@ static void pack_dw(const struct yir_tdesc *d, const char *in, size_t size, int3
             memcpy(out + (size_t)(t * wide + i) * size, in + (size_t)(i * taps + t) * size, size);
 }
 
+/* G of F(m x m, 3 x 3), m + 2 rows; points 0, 1, -1, infinity, and 2, -2 for m = 4. */
+static const double points2[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+static const double points4[6][3] = {{1.0 / 4, 0, 0},
+                                     {-1.0 / 6, -1.0 / 6, -1.0 / 6},
+                                     {-1.0 / 6, 1.0 / 6, -1.0 / 6},
+                                     {1.0 / 24, 1.0 / 12, 1.0 / 6},
+                                     {1.0 / 24, -1.0 / 12, 1.0 / 6},
+                                     {0, 0, 1}};
+
+/* G w G^T of one 3x3 filter, to out[n*n], in double. */
+static void transform_filter(const double g[][3], int n, const double w[9], double *out)
+{
+    double half[6][3];
+    for (int r = 0; r < n; r++)
+        for (int q = 0; q < 3; q++) half[r][q] = g[r][0] * w[q] + g[r][1] * w[3 + q] + g[r][2] * w[6 + q];
+    for (int r = 0; r < n; r++)
+        for (int q = 0; q < n; q++) out[r * n + q] = g[q][0] * half[r][0] + g[q][1] * half[r][1] + g[q][2] * half[r][2];
+}
+
+static void pack_wino(const struct yir_tdesc *d, const void *in, int32_t block, int n, const double g[][3], void *out)
+{
+    int64_t co = d->dim[0], ci = d->dim[1], nn = (int64_t)n * n;
+    for (int64_t o = 0; o < co; o++)
+        for (int64_t c = 0; c < ci; c++) {
+            double w[9], u[36];
+            for (int i = 0; i < 9; i++) w[i] = yir_dtype_load(d->dtype, in, (size_t)((o * ci + c) * 9 + i));
+            transform_filter(g, n, w, u);
+            for (int64_t k = 0; k < nn; k++)
+                yir_dtype_store(d->dtype, out, (size_t)(((o / block * nn + k) * ci + c) * block + o % block), u[k]);
+        }
+}
+
 void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int32_t arg, void *out)
 {
     size_t size = yir_dtype_size(d->dtype);
     switch (p) {
     case KB_PACK_NONE: memcpy(out, data, (size_t)yir_numel(d) * size); break;
     case KB_PACK_OBLOCK: pack_oblock(d, data, size, arg, out); break;
+    case KB_PACK_WINO2: pack_wino(d, data, arg, 4, points2, out); break;
+    case KB_PACK_WINO4: pack_wino(d, data, arg, 6, points4, out); break;
     case KB_PACK_DW: pack_dw(d, data, size, arg, out); break;
     }
 }
