@@ -23,12 +23,15 @@ struct cg_target {
 /* "cpu:native", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64", "ref". cpu:native becomes the best level that this machine
  * has (so modules are portable among equals). -1 after reporting E_TARGET. */
 int cg_target_find(struct yir_arena *a, struct yir_diags *d, const char *text, struct cg_target *out);
+/* The CPU of this machine, for tuning records: brand, family, model and stepping. */
+const char *cg_cpu_name(struct yir_arena *a);
 /* Text of what this build can make and what this machine has, for `yoloc devices`; one line each. */
 void cg_targets_list(struct yir_str *out);
 
 /* --- kernels (kernel.c) ------------------------------------------------------------------------------------- */
 
 struct cg_kernel;
+struct cg_object_store;
 
 /* One legal way to make a kernel. */
 #define CG_KNOBS   4
@@ -47,7 +50,9 @@ struct cg_opts {
      * NULL: the first. */
     size_t (*choose)(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n);
     void *choose_user;
+    const struct cg_object_store *objects; /* NULL: none */
 };
+
 
 /* A kernel: a program, how to call it, and what it costs. */
 struct cg_kernel {
@@ -136,6 +141,11 @@ struct cg_code {
 /* Compiles all kernels of a program (equal ones once), on as many threads as there are CPUs; the bytes do not depend on
  * their number. 0, or -1 after reporting (E_LLVM, E_LINK). LLVM is loaded here and nowhere else. llvm_text (may be NULL)
  * gets the IR text before optimisation. */
+struct cg_object_store { /* compiled kernels of earlier compilations; a key holds all that decides an object's bytes */
+    const void *(*get)(void *user, struct yir_arena *a, const void *key, size_t len, size_t *size); /* NULL: not there */
+    void (*put)(void *user, const void *key, size_t len, const void *object, size_t size);
+    void *user;
+};
 int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_program *p, const struct cg_target *t,
                     struct cg_code *out, struct yir_str *llvm_text);
 

@@ -23,6 +23,9 @@ enum { MAX_THREADS = 64 };
 struct job {
     const struct cg_kernel *kernel;
     LLVMValueRef *value;      /* working memory of the renderer */
+    struct yir_str key;       /* in the store of objects */
+    const void *stored;       /* object that the store had, and its size */
+    size_t stored_size;
     LLVMMemoryBufferRef code; /* NULL: failed */
     char *text;
     char error[256];
@@ -32,6 +35,7 @@ struct work {
     struct llvm_api ll;
     const struct cg_target *t;
     bool checked, want_text;
+    const struct cg_object_store *store;
     struct job *job;
     uint32_t njob;
     atomic_uint next;
@@ -139,6 +143,7 @@ static void *worker(void *arg)
     for (;;) {
         unsigned i = atomic_fetch_add(&w->next, 1);
         if (i >= w->njob) break;
+        if (w->job[i].stored) continue;
         if (!tm) tm = machine(w, &w->job[i]);
         if (tm) run_job(w, &w->job[i], tm);
     }
@@ -177,6 +182,19 @@ static void list_jobs(struct yir_arena *a, struct work *w, const struct cg_progr
     }
 }
 
+/* Objects that an earlier compilation made of the same program, for the same target, by the same LLVM and passes. */
+static void ask_store(struct yir_arena *a, struct work *w)
+{
+    for (uint32_t i = 0; i < w->njob; i++) {
+        struct job *j = &w->job[i];
+        j->key = (struct yir_str){.arena = a};
+        yir_str_fmt(&j->key, "LLVM %u.%u.%u, %s, %s, %s, %s, checked %d, %s\n", w->ll.version[0], w->ll.version[1], w->ll.version[2],
+                    w->t->triple, w->t->cpu, w->t->features, passes, w->checked, j->kernel->symbol);
+        yir_str_put(&j->key, j->kernel->text, j->kernel->text_len);
+        j->stored = w->store->get(w->store->user, a, j->key.text, j->key.len, &j->stored_size);
+    }
+}
+
 /* Copies what the threads made into the arena and gives LLVM's memory back. */
 static int collect(struct yir_arena *a, struct yir_diags *d, const struct work *w, struct cg_object *object,
                    struct yir_str *text)
@@ -188,6 +206,10 @@ static int collect(struct yir_arena *a, struct yir_diags *d, const struct work *
             yir_str_put(text, j->text, strlen(j->text));
             w->ll.DisposeMessage(j->text);
         }
+        if (j->stored) {
+            object[i] = (struct cg_object){.data = j->stored, .size = j->stored_size, .symbol = j->kernel->symbol};
+            continue;
+        }
         if (!j->code || j->error[0])
             rc = yir_diag(d, (struct yir_loc){0}, E_LLVM, "kernel %s (%s): %s", j->kernel->symbol,
                           j->kernel->label, j->error);
@@ -197,6 +219,7 @@ static int collect(struct yir_arena *a, struct yir_diags *d, const struct work *
         memcpy(data, w->ll.GetBufferStart(j->code), size);
         object[i] = (struct cg_object){.data = data, .size = size, .symbol = j->kernel->symbol};
         w->ll.DisposeMemoryBuffer(j->code);
+        if (w->store) w->store->put(w->store->user, j->key.text, j->key.len, data, size);
     }
     return rc;
 }
@@ -219,6 +242,8 @@ int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_pr
     w->checked = p->opts.checked;
     w->want_text = llvm_text != NULL;
     list_jobs(a, w, p);
+    w->store = llvm_text ? NULL : p->opts.objects;
+    if (w->store) ask_store(a, w);
     run_jobs(w);
     struct cg_object *object = yir_alloc_n(a, w->njob, sizeof *object);
     if (collect(a, d, w, object, llvm_text)) return -1;

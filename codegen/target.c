@@ -87,6 +87,20 @@ static bool host_has(const struct level *l)
 }
 #endif
 
+const char *cg_cpu_name(struct yir_arena *a)
+{
+#if defined(__x86_64__)
+    uint32_t r[12] = {0}, id = 0, b, c, d;
+    char brand[49] = "";
+    for (uint32_t i = 0; i < 3; i++) __get_cpuid(0x80000002u + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3]);
+    memcpy(brand, r, sizeof r);
+    __get_cpuid(1, &id, &b, &c, &d);
+    return yir_format(a, "%s, id %08x", brand, (unsigned)id);
+#else
+    return yir_strdup(a, "a CPU without a name");
+#endif
+}
+
 static const struct level *best_level(void)
 {
     const struct level *best = NULL;

@@ -84,6 +84,7 @@ yoloc_status yoloc_open(yoloc **out, const yoloc_opts *o)
     c->opts.dump_after = keep(c, c->opts.dump_after);
     c->opts.keep_dir = keep(c, c->opts.keep_dir);
     c->opts.limits = keep(c, c->opts.limits);
+    c->opts.cache_dir = keep(c, c->opts.cache_dir);
     if (!set_limits(c)) {
         yoloc_close(c);
         return YOLOC_USAGE;
@@ -290,16 +291,26 @@ static int native_code(struct call *k, struct build *b)
 #endif
 }
 
-int call_compile(struct call *k, struct build *b, int max_batch)
+int call_find_target(struct call *k, struct build *b)
 {
     if (call_target(k, k->o->target, &b->target)) return -1;
     if (b->target.backend != CG_CPU)
         return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s is no target that modules can be made for", k->o->target);
-    if (call_passes(k, b, max_batch)) return -1;
-    const struct cg_opts co = {.no_fast = k->o->no_fast != 0, .checked = k->o->checked != 0, .max_batch = max_batch};
-    b->program = cg_kernels(k->arena, b->fused, &b->target, &co);
-    call_progress(k, "kernels", 0, (int)b->program->nkernel);
+    return 0;
+}
+
+int call_code(struct call *k, struct build *b, const struct cg_opts *o)
+{
+    b->program = cg_kernels(k->arena, b->fused, &b->target, o);
+    if (!o->choose) call_progress(k, "kernels", 0, (int)b->program->nkernel);
     return native_code(k, b);
+}
+
+int call_compile(struct call *k, struct build *b, int max_batch)
+{
+    const struct cg_opts co = {.no_fast = k->o->no_fast != 0, .checked = k->o->checked != 0, .max_batch = max_batch};
+    if (call_find_target(k, b) || call_passes(k, b, max_batch)) return -1;
+    return call_code(k, b, &co);
 }
 
 struct yir_func *call_resize(struct call *k, struct yir_func *front, struct cg_meta *meta, int height, int width, int batch)
@@ -376,16 +387,6 @@ static struct cg_meta meta_of(struct call *k, const struct source *s)
     return out;
 }
 
-static int build_module(struct call *k, struct build *b, const struct cg_meta *meta, yoloc_result *out)
-{
-    struct yir_str llvm_text = {.arena = k->arena};
-    if (k->o->keep_dir) b->llvm_text = &llvm_text;
-    if (call_compile(k, b, meta->max_batch)) return -1;
-    if (k->o->keep_dir && call_keep(k, b)) return -1;
-    call_progress(k, "module", 0, 1);
-    return call_module(k, b, meta, &out->bytes, &out->size);
-}
-
 struct compile_arg {
     struct source s;
     const void *module;
@@ -399,7 +400,7 @@ static int compile_body(struct call *k, void *p)
     if (call_model(k, &a->s)) return -1;
     struct build b = {.front = a->s.fe->func};
     struct cg_meta meta = meta_of(k, &a->s);
-    return build_module(k, &b, &meta, a->out);
+    return call_build_module(k, &b, &meta, a->out);
 }
 
 yoloc_status yoloc_compile(yoloc *c, const char *model, const char *weights, yoloc_result *module)
@@ -418,7 +419,7 @@ static int recompile_body(struct call *k, void *p)
     if (!b.front) return -1;
     b.front = call_resize(k, b.front, &v.meta, k->o->height, k->o->width, k->o->batch);
     v.meta.options = yir_format(k->arena, "%s%s", strstr(v.meta.options, "layers") && !k->o->layers ? "layers " : "", option_text(k));
-    return b.front ? build_module(k, &b, &v.meta, a->out) : -1;
+    return b.front ? call_build_module(k, &b, &v.meta, a->out) : -1;
 }
 
 yoloc_status yoloc_recompile(yoloc *c, const void *module, size_t size, yoloc_result *out)

@@ -63,7 +63,14 @@ int call_target(struct call *k, const char *text, struct cg_target *out);
 /* The handle's options for the pass manager; max_batch 0: the manager's default. */
 struct pass_opts call_pass_opts(struct call *k, int max_batch, bool reuse);
 int call_passes(struct call *k, struct build *b, int max_batch);
+/* The handle's target, which must be one that modules are made for. */
+int call_find_target(struct call *k, struct build *b);
+/* Kernels and code of b->fused. */
+int call_code(struct call *k, struct build *b, const struct cg_opts *o);
+/* Target, passes and code, without tuning and caches. */
 int call_compile(struct call *k, struct build *b, int max_batch);
+/* All of it and the module file, tuned and through the caches as the handle's options say. */
+int call_build_module(struct call *k, struct build *b, const struct cg_meta *meta, yoloc_result *out);
 
 /* front at another size (0: as it is), rounded up to a multiple of stride; the new numbers go to meta. NULL after reporting. */
 struct yir_func *call_resize(struct call *k, struct yir_func *front, struct cg_meta *meta, int height, int width, int batch);

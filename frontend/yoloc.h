@@ -56,11 +56,16 @@ typedef struct yoloc_opts {
     int time_passes;
     const char *keep_dir;    /* writes kernels (program, LLVM IR, object) here, or NULL */
     void (*diag)(void *user, const yoloc_diag *d);          /* may be NULL */
-    void (*dump)(void *user, const char *what, const char *text); /* dumps and timings; may be NULL */
+    void (*dump)(void *user, const char *what, const char *text); /* dumps, timings, what tuning found; may be NULL */
     void (*progress)(void *user, const char *what, int done, int total); /* may be NULL */
     void *user;
     const char *limits;      /* "yaml-depth=64,tensors=200000": other limits of what inputs may have; NULL: the defaults */
     int strict;              /* NaN or infinities in weights, and variances not above -eps, are errors instead of warnings */
+    int tune;                /* 0: predicted kernels; 1: measure the likely ones here; 2: measure more of them */
+    double tune_budget;      /* seconds; 0: the mode's own */
+    int tune_threads;        /* that the network will run on; 0: one for each core */
+    int cache;               /* 1: keep and reuse tuning records, kernels and whole modules in the user's cache folder */
+    const char *cache_dir;   /* another folder; NULL: YOLOC_CACHE_DIR, else the user's */
 } yoloc_opts;
 
 YOLOC_API uint32_t yoloc_version(void);

@@ -138,6 +138,7 @@ static enum yir_class class_of(enum yir_diag_id id)
     case E_LINK:
     case E_TARGET:
     case E_MODULE_TARGET:
+    case E_TUNE:
     case E_RUN: return YIR_CLASS_RESOURCE;
     default: return YIR_CLASS_INPUT;
     }

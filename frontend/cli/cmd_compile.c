@@ -42,6 +42,7 @@ static const struct cli_option rows[] = {
      .help = "the code checks the bounds of every access"},
     {.name = "keep-kernels", .value = CLI_TEXT, .at = CLI_BUILD_AT(options, keep), .metavar = "DIR",
      .help = "write each kernel as program, LLVM IR and object here"},
+    CLI_ROWS_TUNE(options),
     CLI_ROWS_PASSES(options),
     CLI_ROWS_TRUST(options),
     CLI_ROW_LIMIT(options, build.limit),
@@ -117,6 +118,7 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     struct cli_compiler c;
     struct cli_limits limits;
     with.limits = &limits;
+    with.caching = 1;
     if (cli_limits_read(&limits, &o->build.limit, e) != 0)
         return -1;
     char *output = o->output ? strdup(o->output) : default_output(args->rest[0]);

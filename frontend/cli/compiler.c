@@ -1,6 +1,7 @@
 #include "compiler.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void on_diag(void *user, const yoloc_diag *d)
@@ -50,6 +51,42 @@ static void apply(yoloc_opts *o, const struct cli_build *b)
     o->keep_dir = b->keep;
 }
 
+/* Seconds of "30s", "500ms", "2m", "20"; below 0: none of these. */
+static double read_time(const char *text)
+{
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"min", 60}, {"h", 3600}};
+    char *end;
+    double v = strtod(text, &end);
+    if (end == text || !(v > 0 && v < 1e6))
+        return -1;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].name) == 0)
+            return v * units[i].seconds;
+    return -1;
+}
+
+static int apply_tuning(yoloc_opts *o, const struct cli_build *b, struct cli_error *e)
+{
+    static const char *const modes[] = {"off", "fast", "full"};
+    o->cache = b->caching && !b->no_cache;
+    o->cache_dir = b->cache_dir;
+    o->tune_threads = b->tune_threads;
+    if (b->no_cache && b->cache_dir)
+        return cli_fail(e, CLI_USAGE, "--cache-dir has no meaning with --no-cache");
+    while (b->tune && o->tune < 3 && strcmp(b->tune, modes[o->tune]) != 0)
+        o->tune++;
+    if (o->tune == 3)
+        return cli_fail(e, CLI_USAGE, "--tune %s: expected off, fast or full", b->tune);
+    if (!o->tune && (b->tune_budget || b->tune_threads))
+        return cli_fail(e, CLI_USAGE, "--tune-budget and --tune-threads have a meaning only with --tune fast or full");
+    if (b->tune_budget && (o->tune_budget = read_time(b->tune_budget)) <= 0)
+        return cli_fail(e, CLI_USAGE, "--tune-budget %s: expected a time such as 30s, 500ms or 2m", b->tune_budget);
+    return 0;
+}
+
 int cli_compiler_open(struct cli_compiler *c, const struct cli_build *build, struct cli_error *e)
 {
     yoloc_opts o;
@@ -61,6 +98,8 @@ int cli_compiler_open(struct cli_compiler *c, const struct cli_build *build, str
         return -1;
     if (build) {
         apply(&o, build);
+        if (apply_tuning(&o, build, e) != 0)
+            return -1;
         o.limits = build->limits ? build->limits->text : limits.text;
     }
     o.diag = on_diag;

@@ -21,6 +21,8 @@ struct cli_build {
     struct cli_size size;
     int nc, batch, layers, no_fast, checked, no_fuse, no_reuse, strip, allow_bad_crc;
     int verify_each, pass_limit, time_passes;
+    const char *tune, *tune_budget, *cache_dir; /* tune: off, fast, full */
+    int tune_threads, no_cache, caching; /* caching: this command uses the caches */
     struct cli_texts limit;             /* as given */
     const struct cli_limits *limits;    /* read already, or NULL: `limit` is what counts */
 };
@@ -46,6 +48,18 @@ struct cli_build {
      .metavar = "N|H,W", .help = "input size; else the checkpoint's or the family's"}, \
     {.name = "batch", .letter = 'b', .value = CLI_INT, .at = CLI_BUILD_AT(S, batch), .low = 1, \
      .high = 65536, .metavar = "N", .fallback = "1", .help = "largest number of images in one run"}
+#define CLI_ROWS_TUNE(S) \
+    {.name = "tune", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, tune), .metavar = "off|fast|full", \
+     .help = "measure candidate kernels here: off takes the predicted ones, fast the few likeliest (some 20 s for a " \
+             "network never seen), full many more (default off)"}, \
+    {.name = "tune-budget", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, tune_budget), .metavar = "TIME", \
+     .help = "end tuning after about this long: 30s, 500ms, 2m (default 20s for fast, 5m for full)"}, \
+    {.name = "tune-threads", .value = CLI_INT, .at = CLI_BUILD_AT(S, tune_threads), .low = 1, .high = 1024, .metavar = "N", \
+     .help = "tune for this many CPU threads; else one for each core"}, \
+    {.name = "no-cache", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, no_cache), \
+     .help = "neither use nor keep tuning records, kernels and modules in the user's cache folder"}, \
+    {.name = "cache-dir", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, cache_dir), .metavar = "DIR", \
+     .help = "the cache folder; else YOLOC_CACHE_DIR, else XDG_CACHE_HOME/yoloc or ~/.cache/yoloc"}
 #define CLI_ROWS_PASSES(S) \
     {.name = "verify-each", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, verify_each), \
      .help = "verify the IR after each pass"}, \

@@ -1,0 +1,39 @@
+/* The tuner: which configuration of each kernel is fastest here, by measuring whole networks.
+ *
+ * Kernels that compute the same (equal op_text) are a group and share what is found. Variant v of the network gives each group its
+ * v-th best predicted configuration; the variants run in turn, every kernel timed in its place between the others, so caches and
+ * threads are as they will be. A challenger must beat the predicted configuration by a margin, and the network of all winners must
+ * beat the untuned one, or nothing changes. */
+#ifndef CG_TUNE_H
+#define CG_TUNE_H
+
+#include "codegen.h"
+#include "tunedb.h"
+
+enum cg_tune_mode { CG_TUNE_OFF, CG_TUNE_FAST, CG_TUNE_FULL };
+
+struct cg_tune_opts {
+    enum cg_tune_mode mode;
+    double budget_s;       /* no variant or round is begun after it; 0: the mode's own */
+    int threads;           /* that the network will run on; 0: one for each core */
+    const char *versions;  /* of whatever makes code */
+    struct cg_tunedb *db;  /* NULL: nothing is remembered */
+    /* Compiles f under these options to a module, in malloc's memory. -1 after reporting. */
+    int (*make)(void *user, const struct cg_opts *o, void **bytes, size_t *size);
+    void (*progress)(void *user, const char *what, int done, int total, double seconds_left); /* may be NULL */
+    void *user;
+};
+
+struct cg_tuned {
+    /* For cg_opts: gives each kernel its configuration. */
+    size_t (*choose)(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n);
+    void *choose_user;
+    int groups, known, measured, changed; /* groups; found in the records; measured now; with another than the predicted one */
+    double before_ms, after_ms;           /* medians of the untuned and tuned network, measured in turn; 0: not measured */
+};
+
+/* f: as for cg_kernels; base: its options without a choice. Targets of this machine only. */
+int cg_tune(struct yir_arena *a, struct yir_diags *d, const struct yir_func *f, const struct cg_target *t,
+            const struct cg_opts *base, const struct cg_tune_opts *o, struct cg_tuned *out);
+
+#endif

@@ -1,0 +1,222 @@
+/* Compilation with memory: tuning, and the caches of kernels and whole modules. */
+#include "driver.h"
+
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/artifact.h"
+#include "codegen/tune.h"
+
+struct caches {
+    struct cg_artifacts *artifacts;
+    struct cg_tunedb *records;
+};
+
+/* --- what makes the bytes ----------------------------------------------------------------------------------- */
+
+/* The build id of the program or library that holds this code: another build of the compiler shares no results. */
+static int find_build_id(struct dl_phdr_info *info, size_t size, void *user)
+{
+    struct yir_str *out = user;
+    uintptr_t here = (uintptr_t)&find_build_id;
+    bool mine = false;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        uintptr_t at = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        mine |= info->dlpi_phdr[i].p_type == PT_LOAD && here >= at && here - at < info->dlpi_phdr[i].p_memsz;
+    }
+    for (int i = 0; mine && i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        const char *note = (const char *)(info->dlpi_addr + p->p_vaddr), *end = note + p->p_memsz;
+        while (p->p_type == PT_NOTE && (size_t)(end - note) >= sizeof(ElfW(Nhdr))) {
+            ElfW(Nhdr) h;
+            memcpy(&h, note, sizeof h);
+            const char *id = note + sizeof h + (h.n_namesz + 3) / 4 * 4;
+            if (h.n_type == NT_GNU_BUILD_ID)
+                for (size_t k = 0; k < h.n_descsz; k++) yir_str_fmt(out, "%02x", (unsigned char)id[k]);
+            note = id + (h.n_descsz + 3) / 4 * 4;
+        }
+    }
+    return mine;
+}
+
+/* "" when the build has none: then nothing is cached. */
+static const char *build_id(struct call *k)
+{
+    struct yir_str s = {.arena = k->arena};
+    dl_iterate_phdr(find_build_id, &s);
+    return s.text ? s.text : "";
+}
+
+/* --- the caches --------------------------------------------------------------------------------------------- */
+
+static void open_caches(struct call *k, struct caches *c)
+{
+    const struct cg_cachedir_opts o = {.path = k->o->cache_dir};
+    *c = (struct caches){0};
+    if (!k->o->cache || !*build_id(k)) return;
+    struct cg_cachedir *dir = cg_cachedir_open(k->arena, k->diags, &o);
+    if (!dir) return;
+    c->artifacts = cg_artifacts_open(k->arena, dir, 0);
+    if (k->o->tune) c->records = cg_tunedb_open(k->arena, dir);
+}
+
+/* Objects made in this call, and those of earlier ones. */
+struct objects {
+    struct call *k;
+    struct cg_artifacts *artifacts;
+    struct object {
+        const void *key, *data;
+        size_t len, size;
+    } * own;
+    size_t n, cap;
+};
+
+static const void *object_key(struct objects *s, const void *key, size_t len, size_t *key_len)
+{
+    struct yir_str text = {.arena = s->k->arena};
+    cg_key_text(&text, "compiler", build_id(s->k));
+    cg_key_put(&text, "kernel", key, len);
+    *key_len = text.len;
+    return text.text;
+}
+
+static const void *get_object(void *user, struct yir_arena *a, const void *key, size_t len, size_t *size)
+{
+    struct objects *s = user;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->own[i].len == len && !memcmp(s->own[i].key, key, len)) {
+            *size = s->own[i].size;
+            return s->own[i].data;
+        }
+    struct cg_artifact_key k = {.kind = "kernel"};
+    if (!s->artifacts) return NULL;
+    k.bytes = object_key(s, key, len, &k.len);
+    return cg_artifact_get(s->artifacts, a, &k, size);
+}
+
+static void put_object(void *user, const void *key, size_t len, const void *object, size_t size)
+{
+    struct objects *s = user;
+    s->own = yir_grow(s->k->arena, s->own, &s->cap, s->n + 1, sizeof *s->own);
+    s->own[s->n++] = (struct object){key, object, len, size};
+    struct cg_artifact_key k = {.kind = "kernel"};
+    if (!s->artifacts) return;
+    k.bytes = object_key(s, key, len, &k.len);
+    cg_artifact_put(s->artifacts, &k, object, size);
+}
+
+/* --- tuning ------------------------------------------------------------------------------------------------- */
+
+struct making {
+    struct call *k;
+    struct build *b;
+    const struct cg_meta *meta;
+};
+
+/* A candidate network as a module; without the weights as they came, which no one will ask it for. */
+static int make_candidate(void *user, const struct cg_opts *o, void **bytes, size_t *size)
+{
+    struct making *m = user;
+    struct build b = *m->b;
+    if (call_code(m->k, &b, o)) return -1;
+    const struct cg_module out = {
+        .meta = *m->meta, .front = b.front, .strip = true, .target = &b.target, .program = b.program, .code = &b.code};
+    return cg_module_write(m->k->arena, m->k->diags, &out, bytes, size);
+}
+
+static void tune_progress(void *user, const char *what, int done, int total, double left)
+{
+    struct making *m = user;
+    char text[96];
+    snprintf(text, sizeof text, "tuning: %s, %.0f s left", what, left);
+    call_progress(m->k, text, done, total);
+}
+
+static void tell_tuned(struct call *k, const struct cg_tuned *t)
+{
+    struct yir_str s = {.arena = k->arena};
+    yir_str_fmt(&s, "%d different kernels: %d known, %d measured, %d with another configuration than predicted", t->groups, t->known,
+                t->measured, t->changed);
+    if (t->before_ms > 0) yir_str_fmt(&s, "; network %.3f ms untuned, %.3f ms tuned", t->before_ms, t->after_ms);
+    if (k->o->dump) k->o->dump(k->o->user, "tuned", s.text);
+}
+
+static int tune(struct call *k, struct build *b, const struct cg_meta *meta, struct cg_tunedb *records, struct cg_opts *co)
+{
+    struct making m = {k, b, meta};
+    struct cg_tuned tuned;
+    struct cg_tune_opts o = {.mode = k->o->tune == 1 ? CG_TUNE_FAST : CG_TUNE_FULL,
+                             .budget_s = k->o->tune_budget,
+                             .threads = k->o->tune_threads,
+                             .versions = "yoloc " YOLOC_VERSION_TEXT,
+                             .db = records,
+                             .make = make_candidate,
+                             .progress = tune_progress,
+                             .user = &m};
+    if (cg_tune(k->arena, k->diags, b->fused, &b->target, co, &o, &tuned)) return -1;
+    co->choose = tuned.choose;
+    co->choose_user = tuned.choose_user;
+    tell_tuned(k, &tuned);
+    return 0;
+}
+
+/* --- whole modules ------------------------------------------------------------------------------------------ */
+
+/* All that decides a module's bytes. */
+static struct cg_artifact_key module_key(struct call *k, const struct build *b, const struct cg_meta *m)
+{
+    const yoloc_opts *o = k->o;
+    struct yir_str key = {.arena = k->arena}, ir = {.arena = k->arena};
+    yir_print(&ir, b->front, YIR_PRINT_LOCS);
+    cg_key_text(&key, "compiler", build_id(k));
+    cg_key_text(&key, "ir", ir.text);
+    cg_key_text(&key, "meta", yir_format(k->arena, "%s|%s|%d|%d|%d|%d|%d|%d|%d|%d|%a|%a|%s|%s", m->model, m->task, m->head, (int)m->letterbox,
+                                         m->nc, m->height, m->width, m->max_batch, m->stride, m->max_det, m->conf, m->iou,
+                                         m->weights_from, m->options));
+    for (int i = 0; i < m->nc; i++) cg_key_text(&key, "name", m->names[i]);
+    cg_key_put(&key, "weights", m->weights_digest, sizeof m->weights_digest);
+    cg_key_text(&key, "target", yir_format(k->arena, "%s %s", b->target.text, b->target.features));
+    cg_key_text(&key, "options", yir_format(k->arena, "strip %d, skip %s, limit %d", o->strip, o->skip_passes ? o->skip_passes : "",
+                                            o->pass_limit));
+    if (o->tune)
+        cg_key_text(&key, "tuned", yir_format(k->arena, "%d, threads %d, %s", o->tune, o->tune_threads, cg_cpu_name(k->arena)));
+    return (struct cg_artifact_key){"module", key.text, key.len};
+}
+
+static bool stored_module(struct call *k, struct caches *c, const struct cg_artifact_key *key, yoloc_result *out)
+{
+    size_t size;
+    const void *bytes = c->artifacts ? cg_artifact_get(c->artifacts, k->arena, key, &size) : NULL;
+    if (!bytes || !(out->bytes = malloc(size ? size : 1))) return false;
+    memcpy(out->bytes, bytes, size);
+    out->size = size;
+    return true;
+}
+
+int call_build_module(struct call *k, struct build *b, const struct cg_meta *meta, yoloc_result *out)
+{
+    struct caches c;
+    struct objects objects = {.k = k};
+    struct cg_artifact_key key = {0};
+    const struct cg_object_store store = {get_object, put_object, &objects};
+    struct cg_opts co = {.no_fast = k->o->no_fast != 0, .checked = k->o->checked != 0, .max_batch = meta->max_batch, .objects = &store};
+    bool whole = !k->o->keep_dir && !k->o->dump_after && !k->o->time_passes && !k->o->verify_each;
+    if (call_find_target(k, b)) return -1;
+    open_caches(k, &c);
+    objects.artifacts = c.artifacts;
+    if (c.artifacts && whole) {
+        key = module_key(k, b, meta);
+        if (stored_module(k, &c, &key, out)) return 0;
+    }
+    if (call_passes(k, b, meta->max_batch)) return -1;
+    if (k->o->tune && tune(k, b, meta, c.records, &co)) return -1;
+    if (call_code(k, b, &co)) return -1;
+    if (k->o->keep_dir && call_keep(k, b)) return -1;
+    call_progress(k, "module", 0, 1);
+    if (call_module(k, b, meta, &out->bytes, &out->size)) return -1;
+    if (key.kind) cg_artifact_put(c.artifacts, &key, out->bytes, out->size);
+    return 0;
+}
