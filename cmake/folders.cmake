@@ -8,6 +8,7 @@ set(RULES
     "frontend/*|ir/ frontend/"
     "ir/*|ir/"
     "passes/*|ir/ passes/"
+    "codegen/tune*|ir/ codegen/ runtime/yolort.h"
     "codegen/*|ir/ codegen/ runtime/module.h"
     "runtime/*|runtime/"
     "sign/*|sign/"
