@@ -198,18 +198,20 @@ static int copy_row(void *user, sqlite3_stmt *s, struct cg_tune_row *row)
     return row ? cg_tunedb_put(to, row) : SQLITE_OK;
 }
 
-/* Kept by the arena, as SQLite's own memory can't be. */
+/* The arena's memory comes first: SQLite's own must not be held when that runs out. */
 static void *serialize(sqlite3 *sql, struct yir_arena *a, size_t *size)
 {
+    int64_t pages = 0, page_size = 0;
     sqlite3_int64 n = 0;
-    void *out = NULL;
-    unsigned char *bytes = sqlite3_serialize(sql, "main", &n, SQLITE_SERIALIZE_NOCOPY); /* lent */
-    if (bytes) {
-        out = yir_alloc(a, (size_t)n);
-        memcpy(out, bytes, (size_t)n);
-        *size = (size_t)n;
-    }
-    return out;
+    cg_sql_number(sql, "PRAGMA page_count", &pages);
+    cg_sql_number(sql, "PRAGMA page_size", &page_size);
+    *size = (size_t)(pages * page_size);
+    void *out = yir_alloc(a, *size);
+    unsigned char *bytes = sqlite3_serialize(sql, "main", &n, 0);
+    bool whole = bytes && (size_t)n == *size;
+    if (whole) memcpy(out, bytes, *size);
+    sqlite3_free(bytes);
+    return whole ? out : NULL;
 }
 
 static void close_private(void *p)

@@ -120,7 +120,7 @@ static int compare_schema(sqlite3 *sql)
 static int check_pages(sqlite3 *sql)
 {
     sqlite3_stmt *s;
-    int rc = sqlite3_prepare_v2(sql, "PRAGMA quick_check(1)", -1, &s, NULL);
+    int rc = sqlite3_prepare_v2(sql, "PRAGMA integrity_check(1)", -1, &s, NULL);
     if (rc != SQLITE_OK) return rc;
     rc = sqlite3_step(s);
     bool good = rc == SQLITE_ROW && text_is(s, 0, "ok");
