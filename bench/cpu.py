@@ -87,13 +87,13 @@ class Own:
 class Model:
     """Files of one network in the work folder: modules, IR text, weights, inputs."""
 
-    def __init__(self, row, own, work):
+    def __init__(self, row, own, work, passes):
         self.name, self.yaml, self.scale, given, size, factor = row
         self.given = given if given == "rule" else str(ROOT / given)
         self.size, self.own = int(size), own
         self.stem = str(work / self.name)
         self.net, self.weights = None, None
-        self._export()
+        self._export(passes)
         self._inputs(float(factor))
 
     def path(self, suffix):
@@ -102,9 +102,9 @@ class Model:
     def source(self):
         return [str(ROOT / self.yaml), "--scale", self.scale, "--weights", self.given, "--imgsz", str(self.size)]
 
-    def _export(self):
+    def _export(self, passes):
         weights = self.path(".safetensors")
-        text = self.own.text("opt", *self.source(), "--passes", "foldbn,dce", "--save-weights", weights)
+        text = self.own.text("opt", *self.source(), "--passes", passes, "--save-weights", weights)
         pathlib.Path(self.path(".yir")).write_text(text, encoding="utf-8")
         self.net, self.weights = ir.load(self.path(".yir"), weights)
 
@@ -394,6 +394,7 @@ def arguments():
     p.add_argument("--rounds", type=words, default=["15", "60"], help="least and most, default 15,60")
     p.add_argument("--budget", type=float, default=90, help="seconds of rounds for a model and a number of threads")
     p.add_argument("--quick", action="store_true", help="a few rounds only: whether all works, not how fast")
+    p.add_argument("--unfolded", action="store_true", help="give the peers the network with its normalisation by itself")
     p.add_argument("--compile-options", type=str.split, default=[], help="for every yoloc compile")
     p.add_argument("--commit", default=commit(), help="what to record (default: of this tree)")
     p.add_argument("--out", type=pathlib.Path, help="result file (default bench/results/DATE-CPU-cpu.json, or with --quick WORK/quick.json)")
@@ -428,9 +429,10 @@ def main():
     device, void = cpu_info(), []
     versions = {"python": platform.python_version(), "numpy": numpy.__version__, "kernel": platform.release()}
     rows = [row for row in record.table("models.tsv") if row[0] in options.models]
-    models = [measure(Model(row, own, options.work), options, machine, versions, void) for row in rows]
+    passes = "dce" if options.unfolded else "foldbn,dce"
+    models = [measure(Model(row, own, options.work, passes), options, machine, versions, void) for row in rows]
     out = {"format": record.FORMAT, "what": "cpu", "date": date, "commit": options.commit, "device": device,
-           "versions": versions, "conditions": {**machine.conditions(), "quick": options.quick}, "void": void,
+           "versions": versions, "conditions": {**machine.conditions(), "quick": options.quick, "folded": not options.unfolded}, "void": void,
            "models": models}
     path = result_path(options, device, date)
     record.save(path, out)

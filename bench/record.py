@@ -5,7 +5,7 @@ A record is JSON:
   format, what, date, commit       1, "cpu", ISO date and time, of the tree ("-dirty": with changes)
   device                           cpu, features, cores, caches, mhz (null: not known)
   versions                         of every runner and of Python, numpy and the kernel
-  conditions                       realtime, wrapped, idle_runners, quick
+  conditions                       realtime, wrapped, idle_runners, quick, folded (the peers' normalisation)
   void                             reasons why the run counts for nothing; [] when it counts
   models: name, yaml, scale, size, gflop (of its convolutions and the rest, as yoloc counts them)
     outputs                        name, shape, abs_mean, min, max, zeros, denormals, nonfinite: of the reference runner
@@ -33,7 +33,7 @@ SCHEMA = {
     "format": int, "what": str, "date": str, "commit": str, "void": [str],
     "device": {"cpu": str, "features": [str], "cores": int, "caches": [str], "mhz": (float, None)},
     "versions": dict,
-    "conditions": {"realtime": bool, "wrapped": bool, "idle_runners": str, "quick": bool},
+    "conditions": {"realtime": bool, "wrapped": bool, "idle_runners": str, "quick": bool, "folded": bool},
     "models": [{
         "name": str, "yaml": str, "scale": str, "size": int, "gflop": float,
         "outputs": [{"name": str, "shape": [int], "abs_mean": float, "min": float, "max": float, "zeros": int,

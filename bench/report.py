@@ -99,10 +99,11 @@ def conditions(rec):
 def document(rec, chart, source):
     d, v = rec["device"], rec["versions"]
     peers = ", ".join(f"{NAMES[n]} {v[n]}" for n in NAMES if n in v and not n.startswith("yoloc"))
+    folded = "folded into the convolutions for all" if rec["conditions"]["folded"] else "left to the peers to fold"
     parts = ["# CPU bench", "",
              f"Drawn by `bench/report.py` from `{source}`; `bench/cpu.sh` makes both anew.", "",
              f"{d['cpu']}, {d['cores']} cores, {rec['date'][:10]}, commit {rec['commit']}. {peers}. f32, batch 1, network only,",
-             "the same weights and outputs: exported from yoloc's IR with normalisation folded into the convolutions, for all;",
+             f"the same weights and outputs: exported from yoloc's IR, normalisation {folded};",
              f"every output compared before. {conditions(rec).capitalize()}.", ""]
     parts += [f"**Void**: {reason}." for reason in rec["void"]]
     parts += ["", f"![Median times]({chart})", "", "## Latency", "",

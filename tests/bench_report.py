@@ -91,6 +91,20 @@ def check_children(build):
         expect("message", str(e), "ended: ended, exit code 1")
 
 
+def check_timed():
+    burden = bytearray(200 << 20)  # of the process that asks, not of the command
+    burden[::4096] = b"x" * len(burden[::4096])
+    ms, mb = children.timed([sys.executable, "-S", "-c", "import time; time.sleep(0.05)"])
+    if not 50 <= ms < 30000 or not 1 < mb < 100:
+        faults.append(f"a command took {ms} ms and {mb} MB")
+    try:
+        children.timed([sys.executable, "-S", "-c", "import sys; sys.exit('words')"])
+        faults.append("a command that failed was taken")
+    except children.RunnerError as e:
+        if "words" not in str(e):
+            faults.append(f"the error of a command is lost: {e}")
+
+
 def main(argv):
     update = "--update" in argv
     sample = json.loads((ROOT / SAMPLE).read_text(encoding="utf-8"))
@@ -101,6 +115,7 @@ def main(argv):
     check_schema(sample)
     check_statistics()
     check_rule(sample)
+    check_timed()
     for build in [a for a in argv[1:] if a != "--update"]:
         check_children(build)
     print(f"{len(faults)} faults")
