@@ -6,7 +6,7 @@ set -euo pipefail
 build=(gcc g++ clang make cmake ninja-build pkg-config git ca-certificates)
 libs=(llvm-19-dev libyaml-dev libsqlite3-dev libjansson-dev libxxhash-dev
       libjpeg62-turbo-dev libpng-dev libsodium-dev)
-tests=(libcriterion-dev libclang-rt-14-dev python3 strace)
+tests=(libcriterion-dev libclang-rt-14-dev python3 strace qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 packages=("${build[@]}" "${libs[@]}" "${tests[@]}")
 
 missing=()
