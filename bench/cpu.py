@@ -1,6 +1,5 @@
 """Ours and the peers on the same networks, interleaved on this CPU; bench/cpu.sh sets it up and names its options."""
 
-import argparse
 import contextlib
 import datetime
 import json
@@ -19,10 +18,9 @@ import children
 import ir
 import record
 from children import Machine, Runner, RunnerError, timed
+from options import HERE, OURS, ROOT, parse
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent
-REFERENCE, JUDGED = "onnxruntime", ("onnxruntime", "openvino")  # whose outputs the others must give; who is to be beaten
+REFERENCE = "onnxruntime"  # whose outputs the others must give
 AGREE = 1e-3  # largest difference by the tensor's mean absolute value
 NO_AGREEMENT = 1e30  # stands for the error where there is no number
 STABLE = 0.02  # half width of the ratio's interval, by the ratio
@@ -51,17 +49,6 @@ def cpu_info():
     mhz = float(clock.read_text()) / 1e3 if clock.exists() else float(fields["cpu MHz"]) if "cpu MHz" in fields else None
     return {"cpu": fields.get("model name") or platform.machine(), "features": sorted(f for f in flags if wanted.search(f)),
             "cores": len(os.sched_getaffinity(0)), "caches": caches, "mhz": mhz}
-
-
-def commit():
-    def git(*words):
-        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False)
-
-    head = git("rev-parse", "--short=12", "HEAD")
-    if head.returncode != 0:
-        return "unknown"
-    changed = git("status", "--porcelain", "--untracked-files=no").stdout.strip()
-    return head.stdout.strip() + ("-dirty" if changed else "")
 
 
 # --- one model ----------------------------------------------------------------------------------------------------
@@ -129,14 +116,6 @@ class Model:
             return [str(self.own.ours), self.path(module), str(threads), wanted, self.path(file), ",".join(outputs)]
         return [sys.executable, str(HERE / "worker.py"), runner, self.path(".yir"), self.path(".safetensors"), str(threads),
                 self.path(".f32"), ",".join(outputs)]
-
-
-# Ours: module, input, file of the input.
-OURS = {
-    "yoloc": (".yoloc", "images", ".f32"),
-    "yoloc-untuned": ("-untuned.yoloc", "images", ".f32"),
-    "yoloc-bytes": (".yoloc", "input_u8", ".u8"),
-}
 
 
 def compile_times(model, machine, quick):
@@ -291,7 +270,7 @@ class Race:
         return {"ours": ours, "peer": peer, **{k: round(v, 4) for k, v in numbers.items()}}
 
     def best_peer(self):
-        judged = [p for p in self.peers if p in JUDGED] or self.peers
+        judged = [p for p in self.peers if p in record.JUDGED] or self.peers
         return min(judged, key=lambda p: record.median(self.times[p]), default=None)
 
     def stable(self):
@@ -377,38 +356,6 @@ def measure(model, options, machine, versions, void):
 # --- command ------------------------------------------------------------------------------------------------------
 
 
-def arguments():
-    p = argparse.ArgumentParser(prog="bench/cpu.sh", description="Ours and the peers on the same networks, interleaved on this CPU.")
-    names = [row[0] for row in record.table("models.tsv")]
-
-    def words(text):
-        return text.split(",") if text else []
-
-    p.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="build folder with yoloc (default build)")
-    p.add_argument("--work", type=pathlib.Path, help="folder for modules and exports (default BUILD/bench-work)")
-    p.add_argument("--models", type=words, default=names, help=f"of {','.join(names)}")
-    p.add_argument("--threads", type=words, default=["1", "2"], help="default 1,2")
-    p.add_argument("--peers", type=words, default=["onnxruntime", "openvino", "torch"],
-                   help="of onnxruntime,openvino,torch,torch-compile; default all but the last")
-    p.add_argument("--ours", type=words, default=list(OURS), help=f"of {','.join(OURS)}; yoloc is always there")
-    p.add_argument("--rounds", type=words, default=["15", "60"], help="least and most, default 15,60")
-    p.add_argument("--budget", type=float, default=90, help="seconds of rounds for a model and a number of threads")
-    p.add_argument("--quick", action="store_true", help="a few rounds only: whether all works, not how fast")
-    p.add_argument("--unfolded", action="store_true", help="give the peers the network with its normalisation by itself")
-    p.add_argument("--compile-options", type=str.split, default=[], help="for every yoloc compile")
-    p.add_argument("--commit", default=commit(), help="what to record (default: of this tree)")
-    p.add_argument("--out", type=pathlib.Path, help="result file (default bench/results/DATE-CPU-cpu.json, or with --quick WORK/quick.json)")
-    o = p.parse_args()
-    o.threads = [int(t) for t in o.threads]
-    o.rounds = [int(n) for n in o.rounds] if not o.quick else [3, 3]
-    o.work = o.work or o.build / "bench-work"
-    o.ours = ["yoloc"] + [n for n in o.ours if n != "yoloc"]
-    unknown = [m for m in o.models if m not in names] + [n for n in o.ours if n not in OURS]
-    if unknown or len(o.rounds) != 2 or o.rounds[0] < 1:
-        p.error(f"not known: {','.join(unknown)}" if unknown else "--rounds LEAST,MOST")
-    return o
-
-
 def result_path(options, device, date):
     if options.out or options.quick:
         return options.out or options.work / "quick.json"
@@ -420,7 +367,7 @@ def result_path(options, device, date):
 
 
 def main():
-    options = arguments()
+    options = parse(sys.argv[1:])
     options.work.mkdir(parents=True, exist_ok=True)
     env = os.environ
     machine = Machine(env.get("BENCH_WRAP", ""), env.get("BENCH_REALTIME") == "1", float(env.get("BENCH_WRAP_SECONDS", "40")))

@@ -17,6 +17,10 @@ cd "$(dirname "$0")/.."
 build=${BENCH_BUILD:-build}
 venv=${BENCH_VENV:-build/bench-venv}
 
+python3 bench/options.py "$@"
+for word in "$@"; do
+    case $word in -h | --help) exit 0 ;; esac
+done
 bench/setup.sh "$venv"
 if [ "$build" = build ]; then
     cmake -S . -B build -G Ninja --log-level=WARNING

@@ -27,6 +27,7 @@ import math
 import pathlib
 
 FORMAT = 1
+JUDGED = ("onnxruntime", "openvino")  # the better of them is to be beaten
 SLOW = 1.15  # a peer slower than its reference by more did not get its due
 DISTRIBUTION = {"min": float, "p10": float, "p50": float, "p90": float, "n": int}
 SCHEMA = {

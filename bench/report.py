@@ -6,7 +6,6 @@ import sys
 
 import record
 
-JUDGED = ("onnxruntime", "openvino")
 NAMES = {"yoloc": "yoloc", "yoloc-untuned": "yoloc, untuned", "yoloc-bytes": "yoloc, from bytes", "onnxruntime": "ONNX Runtime",
          "openvino": "OpenVINO", "torch": "PyTorch", "torch-compile": "torch.compile"}
 KERNELS = 15  # rows of a table of kernels
@@ -24,7 +23,7 @@ def runners_of(rec):
 
 def judged_ratio(run):
     """Against the better of the judged peers, or None."""
-    ms = {name: r["ms"]["p50"] for name, r in by_runner(run).items() if name in JUDGED}
+    ms = {name: r["ms"]["p50"] for name, r in by_runner(run).items() if name in record.JUDGED}
     best = min(ms, key=ms.get, default=None)
     return next((r for r in run["ratios"] if r["ours"] == "yoloc" and r["peer"] == best), None)
 

@@ -23,6 +23,8 @@ except ImportError as e:
 
 import ir
 import onnx_net
+import options
+import worker
 
 try:
     import torch
@@ -134,6 +136,8 @@ def check_network(build, folder, yaml, weights, size):
 
 def main(argv):
     count = check_cases()
+    if set(options.PEERS) != worker.RUNNERS.keys():
+        faults.append("options.PEERS are not the runners")
     check_refusals()
     for network in NETWORKS if len(argv) > 1 else []:
         with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,9 @@
 --update writes the golden files tests/bench/sample.md and .svg; review their diff. Needs plain Python.
 """
 
+import contextlib
 import copy
+import io
 import json
 import pathlib
 import sys
@@ -14,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 import children
+import options
 import record
 import report
 
@@ -105,6 +108,21 @@ def check_timed():
             faults.append(f"the error of a command is lost: {e}")
 
 
+def check_options():
+    def refused(*words):
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+            options.parse(list(words))
+            faults.append(f"{words} was taken")
+
+    got = options.parse(["--models=yolov8n", "--threads=1,4", "--ours=yoloc-bytes", "--peers=", "--quick"])
+    expect("options", (got.models, got.threads, got.ours, got.peers), (["yolov8n"], [1, 4], ["yoloc", "yoloc-bytes"], []))
+    refused("--models=none")
+    refused("--peers=none")
+    refused("--ours=none")
+    refused("--rounds=3")
+    refused("--fast")
+
+
 def main(argv):
     update = "--update" in argv
     sample = json.loads((ROOT / SAMPLE).read_text(encoding="utf-8"))
@@ -116,6 +134,7 @@ def main(argv):
     check_statistics()
     check_rule(sample)
     check_timed()
+    check_options()
     for build in [a for a in argv[1:] if a != "--update"]:
         check_children(build)
     print(f"{len(faults)} faults")
