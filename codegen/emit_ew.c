@@ -151,3 +151,55 @@ kv emit_batchnorm(struct kb *b, const struct site *s, const kv *ix)
     kv unit = kb_fdiv(b, centred, sd);
     return kb_fma(b, unit, gamma, beta);
 }
+
+kv emit_affine(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_affine *a = kb_attr(s);
+    kv x = kb_arg(b, s, 0, ix);
+    kv mul = kb_immf(b, (double)a->mul);
+    kv add = kb_immf(b, (double)a->add);
+    return kb_fma(b, x, mul, add);
+}
+
+kv emit_logit(struct kb *b, const struct site *s, const kv *ix)
+{
+    kv x = kb_arg(b, s, 0, ix);
+    kv least = kb_immf(b, 1e-5);
+    kv rest = kb_fsub(b, kb_immf(b, 1.0), x);
+    kv num = kb_fmax(b, least, x);
+    kv den = kb_fmax(b, least, rest);
+    kv odds = kb_fdiv(b, num, den);
+    return kb_log(b, odds);
+}
+
+kv emit_depth(struct kb *b, const struct site *s, const kv *ix)
+{
+    kv first = kb_immi(b, 0);
+    kv x = kb_arg(b, s, 0, ix);
+    kv low = kb_fmax(b, kb_immf(b, -4.0), x);
+    kv z = kb_fmin(b, kb_immf(b, 5.0), low);
+    kv a = kb_arg(b, s, 1, &first);
+    kv shift = kb_arg(b, s, 2, &first);
+    kv y = kb_fma(b, a, z, shift);
+    return kb_exp(b, y);
+}
+
+/* Quarters of the channels: sine and cosine of the row, sine and cosine of the column. */
+kv emit_posenc(struct kb *b, const struct site *s, const kv *ix)
+{
+    kv quarter = kb_immi(b, kb_desc(s, 0)->dim[1] / 4);
+    kv which = kb_idiv(b, ix[1], quarter);
+    kv i = kb_irem(b, ix[1], quarter);
+    kv is_row = kb_ilt(b, which, kb_immi(b, 2));
+    kv at = kb_select(b, is_row, ix[2], ix[3]);
+    kv atf = kb_itof(b, at);
+    kv w = kb_arg(b, s, 1, &i);
+    kv angle = kb_fmul(b, atf, w);
+    kv odd = kb_irem(b, which, kb_immi(b, 2));
+    kv is_cosine = kb_ieq(b, odd, kb_immi(b, 1));
+    kv sine = kb_sin(b, angle);
+    kv cosine = kb_cos(b, angle);
+    kv code = kb_select(b, is_cosine, cosine, sine);
+    kv x = kb_arg(b, s, 0, ix);
+    return kb_fadd(b, x, code);
+}

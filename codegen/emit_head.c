@@ -52,7 +52,7 @@ static void cell_of(struct kb *b, const struct site *s, kv n, kv position, kv ce
     cell[3] = kb_irem(b, position, width);
 }
 
-/* Result channel ix[1]: cx, cy, w, h. With near (l or t) and far (r or b) of the channel's axis and p = cell + 0.5: centre
+/* Result channel ix[1]: cx, cy, w, h, or the corners. With near (l or t) and far (r or b) of the channel's axis and p = cell + 0.5: centre
  * p + (far - near) / 2, size near + far, in units of the stride. Formed from the corners, as the reference does. */
 kv emit_dfl_box(struct kb *b, const struct site *s, const kv *ix)
 {
@@ -72,9 +72,65 @@ kv emit_dfl_box(struct kb *b, const struct site *s, const kv *ix)
     kv sum = kb_fadd(b, low, high);
     kv centre = kb_fmul(b, sum, kb_immf(b, 0.5));
     kv size = kb_fsub(b, high, low);
-    kv is_centre = kb_ilt(b, ix[1], kb_immi(b, 2));
-    kv v = kb_select(b, is_centre, centre, size);
+    kv is_first = kb_ilt(b, ix[1], kb_immi(b, 2));
+    kv v = a->corners ? kb_select(b, is_first, low, high) : kb_select(b, is_first, centre, size);
     return kb_fmul(b, v, kb_immf(b, (double)a->stride));
+}
+
+/* The distances are those of the box before it turned about the cell's middle p: centre p + turn((r - l) / 2, (b - t) / 2),
+ * size l + r, t + b. */
+kv emit_obb_box(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_box *a = kb_attr(s);
+    kv cell[4], side[4];
+    cell_of(b, s, ix[0], ix[2], cell);
+    for (int i = 0; i < 4; i++) side[i] = distance(b, s, cell, kb_immi(b, i));
+    kv half = kb_immf(b, 0.5);
+    kv right = kb_fsub(b, side[2], side[0]);
+    kv xf = kb_fmul(b, right, half);
+    kv down = kb_fsub(b, side[3], side[1]);
+    kv yf = kb_fmul(b, down, half);
+    kv angle = kb_arg(b, s, 1, cell);
+    kv cosine = kb_cos(b, angle);
+    kv sine = kb_sin(b, angle);
+    kv vertical = kb_irem(b, ix[1], kb_immi(b, 2));
+    kv is_y = kb_ieq(b, vertical, kb_immi(b, 1));
+    kv yf_sine = kb_fmul(b, yf, sine);
+    kv xf_cosine = kb_fmul(b, xf, cosine);
+    kv dx = kb_fsub(b, xf_cosine, yf_sine);
+    kv yf_cosine = kb_fmul(b, yf, cosine);
+    kv xf_sine = kb_fmul(b, xf, sine);
+    kv dy = kb_fadd(b, xf_sine, yf_cosine);
+    kv d = kb_select(b, is_y, dy, dx);
+    kv at = kb_select(b, is_y, cell[2], cell[3]);
+    kv atf = kb_itof(b, at);
+    kv p = kb_fadd(b, atf, half);
+    kv middle = kb_fadd(b, p, d);
+    kv width = kb_fadd(b, side[0], side[2]);
+    kv height = kb_fadd(b, side[1], side[3]);
+    kv size = kb_select(b, is_y, height, width);
+    kv is_middle = kb_ilt(b, ix[1], kb_immi(b, 2));
+    kv v = kb_select(b, is_middle, middle, size);
+    return kb_fmul(b, v, kb_immf(b, (double)a->stride));
+}
+
+kv emit_points(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_points *a = kb_attr(s);
+    kv cell[4];
+    cell_of(b, s, ix[0], ix[2], cell);
+    kv raw = kb_arg(b, s, 0, (kv[]){cell[0], ix[1], cell[2], cell[3]});
+    kv number = kb_irem(b, ix[1], kb_immi(b, a->dims));
+    kv is_y = kb_ieq(b, number, kb_immi(b, 1));
+    kv at = kb_select(b, is_y, cell[2], cell[3]);
+    kv atf = kb_itof(b, at);
+    kv start = kb_fadd(b, atf, kb_immf(b, (double)a->shift));
+    kv place = kb_fma(b, raw, kb_immf(b, (double)a->scale), start);
+    kv pixels = kb_fmul(b, place, kb_immf(b, (double)a->stride));
+    if (a->dims == 2) return pixels;
+    kv seen = kb_sigmoid(b, raw);
+    kv is_seen = kb_ieq(b, number, kb_immi(b, 2));
+    return kb_select(b, is_seen, seen, pixels);
 }
 
 kv emit_anchor_raw(struct kb *b, const struct site *s, const kv *ix)
@@ -85,7 +141,7 @@ kv emit_anchor_raw(struct kb *b, const struct site *s, const kv *ix)
     return kb_arg(b, s, 0, (kv[]){ix[0], channel, ix[2], ix[3]});
 }
 
-/* s = sigmoid: xy = (2s + cell - 0.5) * stride; wh = (2s)^2 * anchor; others s. Rows in order anchor, y, x. */
+/* s = sigmoid: xy = (2s + cell - 0.5) * stride; wh = (2s)^2 * anchor; others s, the last `plain` ones as they are. Rows in order anchor, y, x. */
 kv emit_anchor_box(struct kb *b, const struct site *s, const kv *ix)
 {
     const struct yir_a_anchor *a = kb_attr(s);
@@ -116,7 +172,10 @@ kv emit_anchor_box(struct kb *b, const struct site *s, const kv *ix)
     kv is_centre = kb_ilt(b, ix[2], kb_immi(b, 2));
     kv is_box = kb_ilt(b, ix[2], kb_immi(b, 4));
     kv box = kb_select(b, is_centre, centre, size);
-    return kb_select(b, is_box, box, v);
+    kv row = kb_select(b, is_box, box, v);
+    if (a->plain < 1) return row;
+    kv is_plain = kb_ilt(b, kb_immi(b, no - a->plain - 1), ix[2]);
+    return kb_select(b, is_plain, raw, row);
 }
 
 /* cx = (p0 + x) * s, cy = (p1 + y) * s, w = exp(p2) * s, h = exp(p3) * s; the rest as it is. */

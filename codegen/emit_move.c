@@ -101,3 +101,66 @@ kv emit_either(struct kb *b, const struct site *s, const kv *ix)
 {
     return kb_arg(b, s, 0, ix);
 }
+
+kv emit_d2s(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_factor *a = kb_attr(s);
+    kv factor = kb_immi(b, a->factor);
+    kv row = kb_idiv(b, ix[2], factor);
+    kv row_off = kb_irem(b, ix[2], factor);
+    kv col = kb_idiv(b, ix[3], factor);
+    kv col_off = kb_irem(b, ix[3], factor);
+    kv rows_before = kb_imul(b, row_off, factor);
+    kv block = kb_iadd(b, rows_before, col_off);
+    kv first = kb_muli(b, block, kb_desc(s, -1)->dim[1]);
+    kv c = kb_iadd(b, first, ix[1]);
+    return kb_arg(b, s, 0, (kv[]){ix[0], c, row, col});
+}
+
+kv emit_tokens(struct kb *b, const struct site *s, const kv *ix)
+{
+    kv width = kb_immi(b, kb_desc(s, 0)->dim[3]);
+    kv y = kb_idiv(b, ix[2], width);
+    kv x = kb_irem(b, ix[2], width);
+    return kb_arg(b, s, 0, (kv[]){ix[0], ix[1], y, x});
+}
+
+kv emit_rows(struct kb *b, const struct site *s, const kv *ix)
+{
+    kv width = kb_immi(b, kb_desc(s, 0)->dim[3]);
+    kv y = kb_idiv(b, ix[1], width);
+    kv x = kb_irem(b, ix[1], width);
+    return kb_arg(b, s, 0, (kv[]){ix[0], ix[2], y, x});
+}
+
+kv emit_from_rows(struct kb *b, const struct site *s, const kv *ix)
+{
+    return kb_arg(b, s, 0, (kv[]){ix[0], ix[2], ix[1]});
+}
+
+kv emit_ravel(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_tdesc *d = kb_desc(s, 0);
+    kv plane = kb_immi(b, d->dim[2] * d->dim[3]), width = kb_immi(b, d->dim[3]);
+    kv c = kb_idiv(b, ix[1], plane);
+    kv position = kb_irem(b, ix[1], plane);
+    kv y = kb_idiv(b, position, width);
+    kv x = kb_irem(b, position, width);
+    return kb_arg(b, s, 0, (kv[]){ix[0], c, y, x});
+}
+
+/* floor(i * in / out). */
+static kv nearest_index(struct kb *b, kv i, int64_t in, int64_t out)
+{
+    if (in == out) return i;
+    kv scaled = kb_muli(b, i, in);
+    return kb_idiv(b, scaled, kb_immi(b, out));
+}
+
+kv emit_nearest(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_tdesc *in = kb_desc(s, 0), *out = kb_desc(s, -1);
+    kv y = nearest_index(b, ix[2], in->dim[2], out->dim[2]);
+    kv x = nearest_index(b, ix[3], in->dim[3], out->dim[3]);
+    return kb_arg(b, s, 0, (kv[]){ix[0], ix[1], y, x});
+}

@@ -259,6 +259,35 @@ kv kb_erf(struct kb *b, kv x)
     return kb_select(b, negative, minus, y);
 }
 
+/* sin(k*pi + r) = (-1)^k * sin(r), r in [-pi/2, pi/2] by its series; pi in two parts, the first exact in few bits, the second
+ * with all that the first lacks in double. */
+kv kb_sin(struct kb *b, kv x)
+{
+    static const double c[] = {1 / 355687428096000.0, -1 / 1307674368000.0, 1 / 6227020800.0, -1 / 39916800.0, 1 / 362880.0,
+                               -1 / 5040.0,           1 / 120.0,            -1 / 6.0,         1.0};
+    kv turns = kb_fmul(b, x, kb_immf(b, M_1_PI));
+    kv k = kb_rint(b, turns);
+    kv r = kb_fma(b, k, kb_immf(b, -3.140625), x);
+    r = kb_fma(b, k, kb_immf(b, -(M_PI - 3.140625)), r);
+    kv half = kb_fmul(b, k, kb_immf(b, 0.5));
+    kv even = kb_rint(b, half);
+    kv odd = kb_fma(b, even, kb_immf(b, -2.0), k); /* -1, 0 or 1 */
+    kv square = kb_fmul(b, odd, odd);
+    kv minus_two = kb_immf(b, -2.0);
+    kv one = kb_immf(b, 1.0);
+    kv sign = kb_fma(b, square, minus_two, one);
+    kv r2 = kb_fmul(b, r, r);
+    kv p = polynomial(b, r2, c, (int)YIR_COUNT(c));
+    kv sine = kb_fmul(b, p, r);
+    return kb_fmul(b, sine, sign);
+}
+
+kv kb_cos(struct kb *b, kv x)
+{
+    kv shifted = kb_fadd(b, x, kb_immf(b, M_PI_2));
+    return kb_sin(b, shifted);
+}
+
 /* --- truth values ------------------------------------------------------------------------------------------- */
 
 kv kb_select(struct kb *b, kv cond, kv x, kv y)

@@ -127,6 +127,8 @@ kv kb_rint(struct kb *b, kv x);
 kv kb_exp(struct kb *b, kv x);
 kv kb_log(struct kb *b, kv x);
 kv kb_erf(struct kb *b, kv x);
+kv kb_sin(struct kb *b, kv x); /* of angles up to some thousands */
+kv kb_cos(struct kb *b, kv x);
 kv kb_flt(struct kb *b, kv x, kv y);
 kv kb_select(struct kb *b, kv cond, kv x, kv y);
 kv kb_wide(struct kb *b, kv x); /* x in each of b->lanes lanes */

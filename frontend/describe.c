@@ -271,6 +271,7 @@ static void find_anchors(struct fe_desc *d)
 static const char *const known_keys[] = {
     "nc", "names", "ch", "channels", "scales", "scale", "depth_multiple", "width_multiple", "anchors", "activation",
     "kpt_shape", "end2end", "reg_max", "backbone", "head", "input", "depthwise", "yaml_file", "task",
+    "text_model",
 };
 /* clang-format on */
 

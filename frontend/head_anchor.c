@@ -171,7 +171,8 @@ static yir_ref anchors_weight(struct fe_lower *l, const struct anchors *a, int l
     return fe_constant(l, fe_indexed(l, "anchors_px", level), (int64_t[]){a->na, 2}, 2, data);
 }
 
-yir_ref fe_low_anchor_detect(struct fe_lower *l, const struct fe_site *s)
+/* nm: mask coefficients at the end of an anchor's numbers; npr 0: no masks. */
+static yir_ref lower(struct fe_lower *l, const struct fe_site *s, int64_t nm, int64_t npr)
 {
     const struct fe_value *written = fe_arg(s, "anchors")->v;
     yir_ref x[FE_MAX_LEVELS], part[FE_MAX_LEVELS];
@@ -182,19 +183,34 @@ yir_ref fe_low_anchor_detect(struct fe_lower *l, const struct fe_site *s)
     if (!na) return YIR_NONE;
     fe_declare(l, "anchors", (int64_t[]){s->nin, na, 2}, 3, false);
     for (int i = 0; i < s->nin; i++) {
-        x[i] = fe_predict(l, fe_indexed(l, "m", i), s->in[i], na * (l->nc + 5));
+        x[i] = fe_predict(l, fe_indexed(l, "m", i), s->in[i], na * (l->nc + 5 + nm));
         fe_level_stride(l, i, x[i]);
     }
     if (l->failed || settle_anchors(l, written, s->nin, &anchors)) return YIR_NONE;
     for (int i = 0; i < s->nin; i++) {
-        struct yir_a_anchor a = {(int32_t)na, (float)l->head.stride[i]};
+        struct yir_a_anchor a = {(int32_t)na, (float)l->head.stride[i], (int32_t)nm};
         part[i] = fe_op(l, YIR_anchor_box, (yir_ref[]){x[i], anchors_weight(l, &anchors, i)}, 2, &a);
         x[i] = fe_op(l, YIR_anchor_raw, &x[i], 1, &a);
     }
     fe_output(l, "decoded", fe_concat(l, part, s->nin, 1));
     for (int i = 0; i < s->nin; i++)
         fe_output(l, yir_format(l->arena, "raw%d", i), x[i]);
+    if (npr) fe_output(l, "proto", fe_mask_proto(l, s, npr, nm, false));
     l->head.na = (int)na;
+    l->head.nm = (int)nm;
     l->head.iou = 0.45f;
     return YIR_NONE;
+}
+
+yir_ref fe_low_anchor_detect(struct fe_lower *l, const struct fe_site *s)
+{
+    return lower(l, s, 0, 0);
+}
+
+yir_ref fe_low_anchor_segment(struct fe_lower *l, const struct fe_site *s)
+{
+    int64_t nm = fe_int(l, "nm", 0, fe_arg_int(s, "nm"));
+    if (nm < 1 || nm > 4096) return fe_fail(l, E_ARGS, "Segment: nm must be 1 to 4096"), YIR_NONE;
+    l->head.task = "segment";
+    return lower(l, s, nm, fe_arg_int(s, "npr"));
 }

@@ -1,5 +1,7 @@
 #include "heads.h"
 
+#include <string.h>
+
 #include "check.h"
 
 static const struct fe_tensor *at(struct yir_arena *a, const struct fe_weights *w, const char *path,
@@ -8,15 +10,45 @@ static const struct fe_tensor *at(struct yir_arena *a, const struct fe_weights *
     return fe_weights_find(w, yir_format(a, "%s.%s", path, name));
 }
 
-int64_t fe_head_nc(struct yir_arena *a, const struct fe_weights *w, const char *path, enum fe_dialect dialect,
-                   int64_t na)
+/* Rows of the tensor, 0 when it is not there. */
+static int64_t rows_of(struct yir_arena *a, const struct fe_weights *w, const char *path, const char *name)
 {
-    const struct fe_tensor *t = at(a, w, path, dialect == FE_X ? "cls_preds.0.weight" : "cv3.0.2.weight");
-    if (dialect != FE_Y5) return t && t->rank == 4 ? t->dim[0] : 0;
-    t = at(a, w, path, "anchors");
+    const struct fe_tensor *t = at(a, w, path, name);
+    return t && t->rank >= 2 ? t->dim[0] : 0;
+}
+
+/* Where heads without anchors keep as many rows as there are classes. */
+static int64_t rows_of_classes(struct yir_arena *a, const struct fe_weights *w, const struct fe_row *head)
+{
+    static const struct {
+        const char *module, *name;
+    } other[] = {{"Classify", "linear.weight"},
+                 {"SemanticSegment", "classifier.1.weight"},
+                 {"RTDETRDecoder", "enc_score_head.weight"}};
+    for (size_t i = 0; i < YIR_COUNT(other); i++)
+        if (strcmp(head->module, other[i].module) == 0) return rows_of(a, w, head->path, other[i].name);
+    if (at(a, w, head->path, "cv4.0.logit_scale") || at(a, w, head->path, "one2one_cv4.0.logit_scale")) return 0;
+    int64_t rows = rows_of(a, w, head->path, "cv3.0.2.weight");
+    return rows ? rows : rows_of(a, w, head->path, "one2one_cv3.0.2.weight");
+}
+
+/* Mask coefficients that an anchor's numbers end with. */
+static int64_t coefficients(const struct fe_row *head)
+{
+    int64_t nm = 32;
+    if (strcmp(head->module, "Segment") != 0) return 0;
+    return head->args->n > 2 && !fe_as_int(head->args->item[2], &nm) ? 32 : nm;
+}
+
+int64_t fe_head_nc(struct yir_arena *a, const struct fe_weights *w, const struct fe_row *head,
+                   enum fe_dialect dialect, int64_t na)
+{
+    if (dialect == FE_X) return rows_of(a, w, head->path, "cls_preds.0.weight");
+    if (dialect == FE_UL) return rows_of_classes(a, w, head);
+    const struct fe_tensor *t = at(a, w, head->path, "anchors");
     if (t && t->rank == 3) na = t->dim[1];
-    t = at(a, w, path, "m.0.weight");
-    return t && t->rank == 4 && na > 0 && t->dim[0] % na == 0 && t->dim[0] / na > 5 ? t->dim[0] / na - 5 : 0;
+    int64_t rows = rows_of(a, w, head->path, "m.0.weight"), beside = 5 + coefficients(head);
+    return na > 0 && rows % na == 0 && rows / na > beside ? rows / na - beside : 0;
 }
 
 double fe_level_stride(struct fe_lower *l, int level, yir_ref x)
@@ -37,7 +69,8 @@ int fe_head_begin(struct fe_lower *l, const struct fe_site *s, enum fe_head kind
         return fe_fail(l, E_LIMIT, "%s: %d levels; %d are the most", s->module->name, s->nin, FE_MAX_LEVELS);
     l->head.kind = kind;
     l->head.nl = s->nin;
-    if (!l->nc_fixed) l->nc = fe_arg_int(s, "nc");
+    bool classes = s->narg && s->arg[0].len == 2 && memcmp(s->arg[0].name, "nc", 2) == 0;
+    if (classes && !l->nc_fixed) l->nc = fe_arg_int(s, "nc");
     if (FE_BREAKS(HEAD_NC, l->nc < 1))
         return fe_fail(l, E_ARGS, "%s: nc must be at least 1", s->module->name);
     return 0;

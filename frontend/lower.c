@@ -320,26 +320,118 @@ static yir_ref add_weight(struct fe_lower *l, const char *full, const int64_t *d
     return yir_add_weight(l->func, full, yir_type_of(l->func->types, &d), data);
 }
 
+/* A weight about to be added: what the file and the rule say about it. */
+struct settled {
+    const char *full;
+    int64_t dim[FE_MAX_RANK];
+    uint64_t n;
+    float *data; /* NULL: none yet */
+};
+
+static bool settle_weight(struct fe_lower *l, const char *name, const int64_t *dim, int rank, unsigned flags,
+                          struct settled *w)
+{
+    *w = (struct settled){.full = full_name(l, name)};
+    const struct fe_tensor *t = l->data ? find_tensor(l, w->full) : NULL;
+    YIR_ASSERT(rank <= YIR_MAX_RANK);
+    if (l->full || (!t && (flags & FE_W_OPTIONAL))) return false;
+    for (int i = 0; i < rank; i++)
+        w->dim[i] = dim[i];
+    add_want(l, w->full, dim, rank, !(flags & FE_W_BUFFER));
+    if (FE_BREAKS(WEIGHT_MISSING, l->data && l->weights && !t)) {
+        report_missing(l, w->full, dim, rank);
+        return false;
+    }
+    if (t && settle_shape(l, t, w->full, w->dim, rank, flags)) t = NULL;
+    w->n = count_elements(l, w->dim, rank);
+    if (!w->n) return false;
+    if (l->final && (t || l->rule)) w->data = yir_alloc_n(l->arena, w->n, sizeof *w->data);
+    if (w->data && t)
+        fe_tensor_f32(t, w->data);
+    else if (w->data)
+        fe_rule_fill(w->full, w->dim, rank, w->data);
+    return true;
+}
+
 yir_ref fe_weight(struct fe_lower *l, const char *name, const int64_t *dim, int rank, unsigned flags)
 {
-    const char *full = full_name(l, name);
-    const struct fe_tensor *t = l->data ? find_tensor(l, full) : NULL;
-    int64_t d[FE_MAX_RANK] = {0};
-    YIR_ASSERT(rank <= YIR_MAX_RANK);
-    if (l->full || (!t && (flags & FE_W_OPTIONAL))) return YIR_NONE;
-    memcpy(d, dim, (size_t)rank * sizeof *d);
-    add_want(l, full, dim, rank, !(flags & FE_W_BUFFER));
-    if (FE_BREAKS(WEIGHT_MISSING, l->data && l->weights && !t)) return report_missing(l, full, dim, rank);
-    if (t && settle_shape(l, t, full, d, rank, flags)) return YIR_NONE;
-    uint64_t n = count_elements(l, d, rank);
-    if (!n) return YIR_NONE;
-    float *data = NULL;
-    if (l->final && (t || l->rule)) data = yir_alloc_n(l->arena, n, sizeof *data);
-    if (data && t)
-        fe_tensor_f32(t, data);
-    else if (data)
-        fe_rule_fill(full, d, rank, data);
-    return add_weight(l, full, d, rank, data);
+    struct settled w;
+    return settle_weight(l, name, dim, rank, flags, &w) ? add_weight(l, w.full, w.dim, rank, w.data) : YIR_NONE;
+}
+
+/* The shape of a matrix or vector as that of a 1x1 convolution's weight. */
+static int as_map(int64_t *dim, int rank)
+{
+    YIR_ASSERT(rank >= 1 && rank <= 4);
+    for (; rank < 4; rank++)
+        dim[rank] = 1;
+    return rank;
+}
+
+yir_ref fe_weight_map(struct fe_lower *l, const char *name, const int64_t *dim, int rank, unsigned flags)
+{
+    struct settled w;
+    if (!settle_weight(l, name, dim, rank, flags, &w)) return YIR_NONE;
+    return add_weight(l, w.full, w.dim, as_map(w.dim, rank), w.data);
+}
+
+yir_ref fe_weight_scalar(struct fe_lower *l, const char *name)
+{
+    struct settled w;
+    return settle_weight(l, name, NULL, 0, 0, &w) ? add_weight(l, w.full, (int64_t[]){1}, 1, w.data) : YIR_NONE;
+}
+
+int fe_weight_parts(struct fe_lower *l, const char *name, const int64_t *dim, int rank, int parts, yir_ref *out)
+{
+    struct settled w;
+    memset(out, 0, (size_t)parts * sizeof *out);
+    if (!settle_weight(l, name, dim, rank, 0, &w)) return -1;
+    uint64_t run = w.n / (uint64_t)parts;
+    YIR_ASSERT(w.dim[0] % parts == 0);
+    w.dim[0] /= parts;
+    int as = rank > 1 ? as_map(w.dim, rank) : rank;
+    for (int i = 0; i < parts; i++)
+        out[i] = add_weight(l, yir_format(l->arena, "%s-%d", w.full, i), w.dim, as,
+                            w.data ? w.data + run * (uint64_t)i : NULL);
+    return 0;
+}
+
+yir_ref fe_weight_implied(struct fe_lower *l, const char *name, const int64_t *dim, int rank, float implied)
+{
+    if (l->data && fe_tensor(l, name)) return fe_weight(l, name, dim, rank, FE_W_BUFFER);
+    uint64_t n = count_elements(l, dim, rank);
+    float *data = n ? yir_alloc_n(l->arena, n, sizeof *data) : NULL;
+    for (uint64_t i = 0; i < n; i++)
+        data[i] = implied;
+    fe_declare(l, name, dim, rank, false);
+    return n ? add_weight(l, full_name(l, name), dim, rank, data) : YIR_NONE;
+}
+
+yir_ref fe_text(struct fe_lower *l, int64_t width)
+{
+    if (yir_kind(l->text) != YIR_NIL) return l->text;
+    struct yir_tdesc d = {.dtype = YIR_F32, .layout = YIR_ROW, .rank = 3};
+    d.dim[0] = yir_tdesc(l->func->types, l->func->input[0].type)->dim[0];
+    d.dim[1] = l->nc;
+    d.dim[2] = width;
+    yir_ref rows = yir_add_input(l->func, "txt_feats", yir_type_of(l->func->types, &d));
+    yir_ref tokens = fe_op(l, YIR_from_rows, &rows, 1, NULL);
+    struct yir_a_cast a = {YIR_F32, YIR_NCHW};
+    l->text = fe_op(l, YIR_cast, &tokens, 1, &a);
+    return l->text;
+}
+
+void fe_add_parts(struct fe_lower *l, yir_ref x, const yir_ref *part, int n)
+{
+    l->parts = yir_grow(l->arena, l->parts, &l->cap_parts, l->nparts + 1, sizeof *l->parts);
+    l->parts[l->nparts++] = (struct fe_parts){x, part, n};
+}
+
+const struct fe_parts *fe_parts_of(const struct fe_lower *l, yir_ref x)
+{
+    for (size_t i = 0; i < l->nparts; i++)
+        if (yir_same(l->parts[i].whole, x)) return &l->parts[i];
+    return NULL;
 }
 
 yir_ref fe_constant(struct fe_lower *l, const char *name, const int64_t *dim, int rank, const float *data)
@@ -375,12 +467,16 @@ yir_ref fe_op(struct fe_lower *l, enum yir_code c, const yir_ref *src, int nsrc,
 static bool is_ignored(const char *name)
 {
     static const char *const ends[] = {"num_batches_tracked", "anchor_grid", "anchors",
-                                       "dfl.conv.weight",     ".stride",     ".strides"};
+                                       "dfl.conv.weight",     ".stride",     ".strides",
+                                       "denoising_class_embed.weight"};
+    static const char *const parts[] = {".flow_model.", ".savpe.", "cv4_sigma.", ".semseg.", ".aux_head."};
     size_t n = strlen(name);
     for (size_t i = 0; i < YIR_COUNT(ends); i++) {
         size_t k = strlen(ends[i]);
         if (n >= k && strcmp(name + n - k, ends[i]) == 0) return true;
     }
+    for (size_t i = 0; i < YIR_COUNT(parts); i++)
+        if (strstr(name, parts[i])) return true;
     return false;
 }
 

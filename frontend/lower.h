@@ -24,10 +24,20 @@ enum { FE_MAX_LEVELS = 8 };
 
 struct fe_head_facts { /* what a head tells about itself */
     enum fe_head kind;
+    const char *task; /* NULL: detect */
     int nl, reg_max, na;
+    int nm, kpts, kpt_dims; /* mask coefficients; keypoints and numbers of each */
     double stride[FE_MAX_LEVELS];
     int letterbox;
     float iou;
+    bool one2one;     /* no overlaps to suppress: `decoded` has corners, the best are taken */
+};
+
+/* A value that is a list of values: runs of its channels. */
+struct fe_parts {
+    yir_ref whole;
+    const yir_ref *part;
+    int n;
 };
 
 struct fe_lower {
@@ -46,6 +56,13 @@ struct fe_lower {
     int64_t nc, reg_max;
     bool nc_fixed;     /* by weights or option, whatever the head's row says */
     bool legacy;       /* class branch of plain convolutions */
+    bool one2one;      /* of two sets of branches, the one without suppression of overlaps is asked for */
+    bool both;         /* both sets are given out */
+    const char *scale; /* its letter, or "" */
+    yir_ref text;      /* embeddings of the classes as tokens [n,512,nc,1]; NIL before the first use */
+    yir_ref text_now;  /* what modules see in its place; NIL: itself */
+    struct fe_parts *parts;
+    size_t nparts, cap_parts;
     bool depthwise;    /* X: convolutions of blocks and head are depthwise */
     int64_t na;        /* Y5: anchors a level, by the yaml; 0: no anchors there */
     double width, max_channels;
@@ -86,6 +103,22 @@ YIR_PRINTF(3, 4) void fe_warn(struct fe_lower *l, enum yir_diag_id id, const cha
 
 /* A weight that no state_dict has, or whose value is implied: `data` is borrowed. Not among the wants. */
 yir_ref fe_constant(struct fe_lower *l, const char *name, const int64_t *dim, int rank, const float *data);
+
+/* As fe_weight, for a matrix or vector that the IR holds as the weight of a 1x1 convolution: [o,i,1,1], [c,1,1,1]. */
+yir_ref fe_weight_map(struct fe_lower *l, const char *name, const int64_t *dim, int rank, unsigned flags);
+/* As fe_weight, in `parts` equal runs of its rows, each a weight of its own; matrices as in fe_weight_map. */
+int fe_weight_parts(struct fe_lower *l, const char *name, const int64_t *dim, int rank, int parts, yir_ref *out);
+/* One number, as a vector of one element. */
+yir_ref fe_weight_scalar(struct fe_lower *l, const char *name);
+/* Numbers that the file may have; elsewhere they have the value `implied`. No learnable weight. */
+yir_ref fe_weight_implied(struct fe_lower *l, const char *name, const int64_t *dim, int rank, float implied);
+
+/* The embeddings of the classes: network input `txt_feats` [n,nc,width] as tokens. */
+yir_ref fe_text(struct fe_lower *l, int64_t width);
+
+/* Names the value x as a list; NULL when it is none. */
+void fe_add_parts(struct fe_lower *l, yir_ref x, const yir_ref *part, int n);
+const struct fe_parts *fe_parts_of(const struct fe_lower *l, yir_ref x);
 
 /* Tensor "<path>.<name>" of the weights file, in any build, marked as used; or NULL. */
 const struct fe_tensor *fe_tensor(struct fe_lower *l, const char *name);

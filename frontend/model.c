@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { DEFAULT_SIZE = 640, LEAST_MULTIPLE = 32 };
+enum { DEFAULT_SIZE = 640, CLASSIFY_SIZE = 224, LEAST_MULTIPLE = 32 };
 
 struct build { /* everything that stays the same over the builds of one model */
     struct yir_arena *arena;
@@ -123,6 +123,16 @@ static void lower_row(struct network *n, const struct fe_row *row, const struct 
     YIR_ASSERT(l->at == unit);
 }
 
+static const struct fe_row *head_row(const struct build *b)
+{
+    return &b->desc.row[b->desc.nrow - 1];
+}
+
+static bool is_classifier(const struct build *b)
+{
+    return strcmp(head_row(b)->module, "Classify") == 0;
+}
+
 static void set_defaults(const struct build *b, const struct fe_scale *scale, struct fe_lower *l)
 {
     l->arena = b->arena;
@@ -131,7 +141,10 @@ static void set_defaults(const struct build *b, const struct fe_scale *scale, st
     l->rule = b->opts->rule;
     l->dialect = b->dialect;
     l->act = b->desc.act;
-    l->eps = 1e-3; /* all detection families; a pickle knows its own */
+    l->eps = is_classifier(b) ? 1e-5 : 1e-3; /* a pickle knows its own */
+    l->one2one = b->opts->one2one;
+    l->both = b->opts->layers;
+    l->scale = scale->name;
     l->description = b->desc.root;
     l->nc = b->nc;
     l->nc_fixed = b->nc_fixed;
@@ -171,11 +184,6 @@ static bool build_network(const struct build *b, const struct fe_scale *scale, s
 /* --- dialect and classes
  * ------------------------------------------------------------------------------------ */
 
-static const struct fe_row *head_row(const struct build *b)
-{
-    return &b->desc.row[b->desc.nrow - 1];
-}
-
 /* The classes in the weights say it; without them, what the description looks like. */
 static enum fe_dialect find_dialect(const struct build *b)
 {
@@ -190,9 +198,8 @@ static enum fe_dialect find_dialect(const struct build *b)
 static int64_t nc_of_weights(const struct build *b)
 {
     if (!b->weights) return 0;
-    const char *path = head_row(b)->path;
-    int64_t nc = fe_head_nc(b->arena, b->weights, path, b->dialect, b->desc.na);
-    if (nc < 1) fe_as_int(fe_node_attr(fe_weights_node(b->weights, path), "nc"), &nc);
+    int64_t nc = fe_head_nc(b->arena, b->weights, head_row(b), b->dialect, b->desc.na);
+    if (nc < 1) fe_as_int(fe_node_attr(fe_weights_node(b->weights, head_row(b)->path), "nc"), &nc);
     return nc >= 1 && nc <= 65536 ? nc : 0;
 }
 
@@ -390,7 +397,7 @@ static int settle_size(const struct build *b, struct size *out)
                         "the image size must be 1 to %lld, not %lldx%lld%s", (long long)side, (long long)h,
                         (long long)w, h > side || w > side ? YIR_RAISE(max_imgsz) : "");
     bool asked = h != 0;
-    if (!asked && !checkpoint_size(b, &h, &w)) h = w = b->desc.size ? b->desc.size : DEFAULT_SIZE;
+    if (!asked && !checkpoint_size(b, &h, &w)) h = w = b->desc.size ? b->desc.size : is_classifier(b) ? CLASSIFY_SIZE : DEFAULT_SIZE;
     *out = (struct size){o->batch, round_up(h, multiple), round_up(w, multiple)};
     if (FE_BREAKS(IMGSZ_ROUNDED, out->height > side || out->width > side))
         return yir_diag(b->diags, (struct yir_loc){0}, E_IMGSZ,
@@ -409,9 +416,14 @@ static int settle_size(const struct build *b, struct size *out)
 
 static void add_layer_outputs(struct fe_lower *l, const struct network *n, int nrow)
 {
-    for (int i = 0; i < nrow - 1; i++)
-        if (yir_kind(n->out[i]) == YIR_VAL)
-            yir_add_output(l->func, yir_format(l->arena, "layer.%d", i), n->out[i], true);
+    for (int i = 0; i < nrow - 1; i++) {
+        const struct fe_parts *parts = fe_parts_of(l, n->out[i]);
+        for (int k = 0; k < (parts ? parts->n : 1); k++) {
+            yir_ref x = parts ? parts->part[k] : n->out[i];
+            const char *name = yir_format(l->arena, k ? "layer.%d.%d" : "layer.%d", i, k);
+            if (yir_kind(x) != YIR_NIL) yir_add_output(l->func, name, x, true);
+        }
+    }
 }
 
 static void warn_rounding(const struct build *b, struct fe_lower *l)
@@ -431,8 +443,12 @@ static const struct fe_model *describe_result(const struct build *b, const struc
     *m = (struct fe_model){
         .func = l->func,
         .name = l->func->name,
-        .task = "detect",
-        .head = l->head.kind,
+        .task = l->head.task ? l->head.task : "detect",
+        .one2one = l->head.one2one,
+        .nm = l->head.nm,
+        .kpts = l->head.kpts,
+        .kpt_dims = l->head.kpt_dims,
+        .head = l->head.task || l->head.one2one ? FE_HEAD_NONE : l->head.kind,
         .nc = (int)l->nc,
         .nl = l->head.nl,
         .reg_max = l->head.reg_max,
@@ -473,6 +489,7 @@ const struct fe_model *fe_model_build(struct yir_arena *a, struct yir_types *t, 
     struct network n;
     if (!build_network(&b, s, size, &l, &n)) return NULL;
     fe_lower_finish(&l);
+    if (l.failed) return NULL;
     warn_rounding(&b, &l);
     if (o->layers) add_layer_outputs(&l, &n, b.desc.nrow);
     return describe_result(&b, s, size, &l, &n);

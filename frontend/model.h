@@ -23,6 +23,7 @@ struct fe_model_opts {
     bool layers;                     /* extra outputs layer.I, layer.I.P */
     const struct fe_weights *weights; /* NULL: shapes only (weights have no data) */
     bool rule;                       /* rule weights fill every tensor */
+    bool one2one;                    /* of a head with two sets of branches, the one without suppression of overlaps */
 };
 
 enum fe_head { FE_HEAD_NONE, FE_HEAD_FREE, FE_HEAD_ANCHOR, FE_HEAD_X }; /* as yolort_head */
@@ -44,8 +45,10 @@ struct fe_want {           /* a weight that the model wants, un-fused, in state_
 struct fe_model {
     struct yir_func *func; /* un-fused fp32; input `images`; outputs `decoded` and what the head gives */
     const char *name;      /* "yolov8n" */
-    const char *task;      /* "detect" */
-    enum fe_head head;
+    const char *task;      /* "detect", "segment", "pose", "obb", "classify", "semantic", "depth" */
+    enum fe_head head;     /* NONE where rows of `decoded` are more than a box and its classes, or need no suppression */
+    bool one2one;          /* `decoded` is [n, 4+nc+extra, A] with corners, of which the best are taken: no overlaps */
+    int nm, kpts, kpt_dims; /* mask coefficients; keypoints and numbers of each; 0 in other tasks */
     int nc, nl, reg_max, stride_max, na;
     const double *stride;  /* nl */
     const char *const *names; /* nc */

@@ -112,3 +112,31 @@ yir_ref fe_low_crossconv(struct fe_lower *l, const struct fe_site *s)
     return fe_cross_conv(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "k"), fe_arg_int(s, "s"),
                          fe_arg_int(s, "g"), fe_arg(s, "e")->f, fe_arg_int(s, "shortcut") != 0);
 }
+
+/* 1x1, then a depthwise convolution that makes the map smaller. */
+yir_ref fe_low_scdown(struct fe_lower *l, const struct fe_site *s)
+{
+    int64_t c2 = fe_arg_int(s, "c2");
+    yir_ref x = fe_conv(l, "cv1", s->in[0], fe_conv_of(l, c2, 1, 1));
+    return fe_conv(l, "cv2", x, fe_depthwise_of(l, fe_channels(l, x), fe_arg_int(s, "k"), fe_arg_int(s, "s")));
+}
+
+/* --- larger maps -------------------------------------------------------------------------------------------- */
+
+/* Without normalisation and activation, with bias: the class of torch. */
+yir_ref fe_low_deconv(struct fe_lower *l, const struct fe_site *s)
+{
+    const int64_t *k = fe_arg(s, "k")->i, *step = fe_arg(s, "s")->i, *p = fe_arg(s, "p")->i;
+    return fe_deconv2d(l, s->in[0], fe_arg_int(s, "c2"), k, step, p, true);
+}
+
+yir_ref fe_low_convtranspose(struct fe_lower *l, const struct fe_site *s)
+{
+    const int64_t *k = fe_arg(s, "k")->i, *step = fe_arg(s, "s")->i, *p = fe_arg(s, "p")->i;
+    fe_child(l, "conv_transpose");
+    yir_ref x = fe_deconv2d(l, s->in[0], fe_arg_int(s, "c2"), k, step, p, false);
+    bool fused = l->data && fe_has(l, "bias", false);
+    fe_leave(l);
+    if (!fused && fe_arg_int(s, "bn")) x = fe_batchnorm(l, "bn", x);
+    return fe_activate(l, x, fe_arg(s, "act")->act);
+}

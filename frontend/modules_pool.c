@@ -129,3 +129,56 @@ yir_ref fe_low_contract(struct fe_lower *l, const struct fe_site *s)
             part[row * gain + col] = fe_slice(l, x, (col * gain + row) * s->c1, s->c1);
     return fe_concat(l, part, (int)(gain * gain), 1);
 }
+
+/* The inverse of Contract. */
+yir_ref fe_low_expand(struct fe_lower *l, const struct fe_site *s)
+{
+    struct yir_a_factor a = {(int32_t)fe_int(l, "gain", 0, fe_arg_int(s, "gain"))};
+    return fe_op(l, YIR_d2s, &s->in[0], 1, &a);
+}
+
+/* --- YOLOv9 ------------------------------------------------------------------------------------------------- */
+
+static yir_ref mean_of_four(struct fe_lower *l, yir_ref x)
+{
+    struct yir_a_pool a = {.kernel = {2, 2}, .stride = {1, 1}};
+    return fe_op(l, YIR_avgpool, &x, 1, &a);
+}
+
+static struct fe_conv halving(struct fe_lower *l, int64_t c2)
+{
+    struct fe_conv c = fe_conv_of(l, c2, 3, 2);
+    c.p[0] = c.p[1] = 1;
+    return c;
+}
+
+yir_ref fe_low_aconv(struct fe_lower *l, const struct fe_site *s)
+{
+    return fe_conv(l, "cv1", mean_of_four(l, s->in[0]), halving(l, fe_arg_int(s, "c2")));
+}
+
+/* Half of the channels by a convolution, the other half by a pool and a 1x1. */
+yir_ref fe_low_adown(struct fe_lower *l, const struct fe_site *s)
+{
+    int64_t c2 = fe_arg_int(s, "c2"), first = (s->c1 + 1) / 2;
+    yir_ref x = mean_of_four(l, s->in[0]), y[2];
+    y[0] = fe_conv(l, "cv1", fe_slice(l, x, 0, first), halving(l, c2 / 2));
+    y[1] = fe_maxpool(l, fe_slice(l, x, first, s->c1 - first), 3, 2, 1);
+    y[1] = fe_conv(l, "cv2", y[1], fe_conv_of(l, c2 / 2, 1, 1));
+    return fe_concat(l, y, 2, 1);
+}
+
+/* "cv2" to "cv4" are the pools. */
+yir_ref fe_low_sppelan(struct fe_lower *l, const struct fe_site *s)
+{
+    int64_t k = fe_arg_int(s, "k");
+    yir_ref y[4] = {fe_conv(l, "cv1", s->in[0], fe_conv_of(l, fe_arg_int(s, "c3"), 1, 1))};
+    for (int i = 0; i < 3; i++)
+        y[i + 1] = fe_maxpool(l, y[i], k, 1, k / 2);
+    return fe_conv(l, "cv5", fe_concat(l, y, 4, 1), fe_conv_of(l, fe_arg_int(s, "c2"), 1, 1));
+}
+
+yir_ref fe_low_batchnorm(struct fe_lower *l, const struct fe_site *s)
+{
+    return fe_batchnorm_here(l, s->in[0]);
+}

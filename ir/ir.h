@@ -94,9 +94,18 @@ struct yir_a_factor { int32_t factor; };
 struct yir_a_pad { int32_t pad[4]; float value; };
 struct yir_a_pool { int32_t kernel[2], stride[2], pad[4]; };
 struct yir_a_cast { int32_t dtype, layout; };         /* enum yir_dtype, enum yir_layout */
-struct yir_a_box { int32_t bins; float stride; };
-struct yir_a_anchor { int32_t na; float stride; };
+struct yir_a_box { int32_t bins; float stride; int32_t corners; };
+struct yir_a_anchor { int32_t na; float stride; int32_t plain; }; /* plain: last columns that no sigmoid is applied to */
 struct yir_a_stride { float stride; };
+struct yir_a_affine { float mul, add; };
+struct yir_a_deconv { int32_t stride[2], pad[2], grow[2], groups; }; /* grow: more rows and columns at the far ends */
+struct yir_a_attn { int32_t heads, dim, qat, kat, areas; float scale; };
+struct yir_a_mix { int32_t dim, at, areas; };
+struct yir_a_resize { int32_t factor, corners; };
+struct yir_a_count { int32_t count; };
+struct yir_a_points { int32_t dims; float scale, shift, stride; };
+struct yir_a_side { float side; };
+struct yir_a_deform { int32_t heads, levels, level, points; };
 struct yir_a_image { float div; int32_t bgr; };
 
 struct yir_attr { /* one field of a schema */

@@ -1,8 +1,6 @@
-#include "ir.h"
+#include "infer.h"
 
 #include <string.h>
-
-#include "check.h"
 
 /* Shorthands of the op table's columns. */
 #define T_VIEW YIR_T_VIEW
@@ -47,10 +45,50 @@ static const struct yir_attr attrs_cast[] = {
 static const struct yir_attr attrs_box[] = {
     {"bins", AT(box, bins), 1, 'i', {1}},
     {"stride", AT(box, stride), 1, 'f', {F_1}},
+    {"corners", AT(box, corners), 1, 'i', {0}},
 };
 static const struct yir_attr attrs_anchor[] = {
     {"na", AT(anchor, na), 1, 'i', {1}},
     {"stride", AT(anchor, stride), 1, 'f', {F_1}},
+    {"plain", AT(anchor, plain), 1, 'i', {0}},
+};
+static const struct yir_attr attrs_affine[] = {
+    {"mul", AT(affine, mul), 1, 'f', {F_1}},
+    {"add", AT(affine, add), 1, 'f', {0}},
+};
+static const struct yir_attr attrs_deconv[] = {
+    {"stride", AT(deconv, stride), 2, 'i', {1, 1}},
+    {"pad", AT(deconv, pad), 2, 'i', {0}},
+    {"grow", AT(deconv, grow), 2, 'i', {0}},
+    {"groups", AT(deconv, groups), 1, 'i', {1}},
+};
+static const struct yir_attr attrs_attn[] = {
+    {"heads", AT(attn, heads), 1, 'i', {1}},   {"dim", AT(attn, dim), 1, 'i', {1}},
+    {"qat", AT(attn, qat), 1, 'i', {0}},       {"kat", AT(attn, kat), 1, 'i', {0}},
+    {"areas", AT(attn, areas), 1, 'i', {1}},   {"scale", AT(attn, scale), 1, 'f', {F_1}},
+};
+static const struct yir_attr attrs_mix[] = {
+    {"dim", AT(mix, dim), 1, 'i', {1}},
+    {"at", AT(mix, at), 1, 'i', {0}},
+    {"areas", AT(mix, areas), 1, 'i', {1}},
+};
+static const struct yir_attr attrs_resize[] = {
+    {"factor", AT(resize, factor), 1, 'i', {2}},
+    {"corners", AT(resize, corners), 1, 'i', {0}},
+};
+static const struct yir_attr attrs_count[] = {{"count", AT(count, count), 1, 'i', {1}}};
+static const struct yir_attr attrs_points[] = {
+    {"dims", AT(points, dims), 1, 'i', {2}},
+    {"scale", AT(points, scale), 1, 'f', {F_1}},
+    {"shift", AT(points, shift), 1, 'f', {0}},
+    {"stride", AT(points, stride), 1, 'f', {F_1}},
+};
+static const struct yir_attr attrs_side[] = {{"side", AT(side, side), 1, 'f', {0}}};
+static const struct yir_attr attrs_deform[] = {
+    {"heads", AT(deform, heads), 1, 'i', {1}},
+    {"levels", AT(deform, levels), 1, 'i', {1}},
+    {"level", AT(deform, level), 1, 'i', {0}},
+    {"points", AT(deform, points), 1, 'i', {1}},
 };
 static const struct yir_attr attrs_stride[] = {{"stride", AT(stride, stride), 1, 'f', {F_1}}};
 static const struct yir_attr attrs_image[] = {
@@ -73,6 +111,15 @@ static const struct yir_attr attrs_image[] = {
 #define SCHEMA_anchor SCHEMA(anchor)
 #define SCHEMA_stride SCHEMA(stride)
 #define SCHEMA_image SCHEMA(image)
+#define SCHEMA_affine SCHEMA(affine)
+#define SCHEMA_deconv SCHEMA(deconv)
+#define SCHEMA_attn SCHEMA(attn)
+#define SCHEMA_mix SCHEMA(mix)
+#define SCHEMA_resize SCHEMA(resize)
+#define SCHEMA_count SCHEMA(count)
+#define SCHEMA_points SCHEMA(points)
+#define SCHEMA_side SCHEMA(side)
+#define SCHEMA_deform SCHEMA(deform)
 
 static const struct yir_opinfo op_table[YIR_NCODE] = {
 #define OP(name, lo, hi, cls, shape, attrs, traits, text) \
@@ -106,35 +153,16 @@ void yir_attr_defaults(enum yir_code c, void *attr)
 
 /* --- shape rules -------------------------------------------------------------------------------------------- */
 
-struct infer { /* one op being typed */
-    struct yir_func *f;
-    enum yir_code code;
-    const struct yir_tdesc *in[64];
-    int n;
-    const void *attr;
-    bool report;
-    struct yir_tdesc out; /* starts as a copy of operand 0 */
-};
-
-/* Reports why the operands do not fit; -1. */
-#define BAD(i, ...) \
-    ((i)->report ? yir_diag((i)->f->diags, (i)->f->loc[(i)->f->cur_loc].loc, E_SHAPE, __VA_ARGS__) : -1)
-
-static const char *op_name(const struct infer *i)
+const char *yir_infer_name(const struct infer *i)
 {
     return op_table[i->code].name;
 }
 
-static long long ll(int64_t v)
-{
-    return (long long)v;
-}
-
-static int need_map(const struct infer *i)
+int yir_need_map(const struct infer *i)
 {
     const struct yir_tdesc *x = i->in[0];
     if (YIR_BREAKS(OP_MAP, x->rank != 4 || !yir_dtype_is_float(x->dtype) || x->layout == YIR_OIHW))
-        return BAD(i, "%s: the input must be a float tensor of 4 dimensions, found %d", op_name(i), x->rank);
+        return BAD(i, "%s: the input must be a float tensor of 4 dimensions, found %d", yir_infer_name(i), x->rank);
     return 0;
 }
 
@@ -145,20 +173,20 @@ static int window_dim(const struct infer *i, int axis, int64_t kernel, int64_t s
     if (YIR_BREAKS(OP_KERNEL, kernel < 1 || kernel > 4096) || YIR_BREAKS(OP_STRIDE, stride < 1 || stride > 4096) ||
         YIR_BREAKS(OP_DILATION, dil < 1 || dil > 4096) ||
         YIR_BREAKS(OP_PADDING, before < 0 || before > 65536 || after < 0 || after > 65536))
-        return BAD(i, "%s: kernel %lld, stride %lld, dilation %lld, padding %lld,%lld are not possible", op_name(i),
-                   ll(kernel), ll(stride), ll(dil), ll(before), ll(after));
+        return BAD(i, "%s: kernel %lld, stride %lld, dilation %lld, padding %lld,%lld are not possible", yir_infer_name(i),
+                   (long long)(kernel), (long long)(stride), (long long)(dil), (long long)(before), (long long)(after));
     int64_t span = dil * (kernel - 1) + 1, size = i->in[0]->dim[axis] + before + after;
     if (YIR_BREAKS(OP_WINDOW, size < span))
         return BAD(i, "%s: a window of %lld does not fit into a map of %lld (padding included); the image is too small",
-                   op_name(i), ll(span), ll(size));
+                   yir_infer_name(i), (long long)(span), (long long)(size));
     *out = (size - span) / stride + 1;
     return 0;
 }
 
-static int shape_same(struct infer *i)
+int yir_shape_same(struct infer *i)
 {
     if (YIR_BREAKS(OP_FLOAT, !yir_dtype_is_float(i->in[0]->dtype)))
-        return BAD(i, "%s: the input must be of a float type", op_name(i));
+        return BAD(i, "%s: the input must be of a float type", yir_infer_name(i));
     if (i->code != YIR_batchnorm) return 0;
     const struct yir_a_eps *a = i->attr;
     if (YIR_BREAKS(OP_EPS, !(a->eps >= 0 && a->eps <= 1)))
@@ -166,57 +194,57 @@ static int shape_same(struct infer *i)
     if (YIR_BREAKS(OP_BN_CHANNELS, i->in[0]->rank < 2)) return BAD(i, "batchnorm: the input has no channels");
     for (int k = 1; k < 5; k++)
         if (YIR_BREAKS(OP_BN_SHAPES, i->in[k]->rank != 1 || i->in[k]->dim[0] != i->in[0]->dim[1]))
-            return BAD(i, "batchnorm: %lld statistics for %lld channels", ll(i->in[k]->dim[0]), ll(i->in[0]->dim[1]));
+            return BAD(i, "batchnorm: %lld statistics for %lld channels", (long long)(i->in[k]->dim[0]), (long long)(i->in[0]->dim[1]));
     return 0;
 }
 
-static int shape_same2(struct infer *i)
+int yir_shape_same2(struct infer *i)
 {
     const struct yir_tdesc *a = i->in[0], *b = i->in[1];
     if (YIR_BREAKS(OP_SAME_TYPE, a->dtype != b->dtype || a->layout != b->layout || !yir_dtype_is_float(a->dtype)))
-        return BAD(i, "%s: the inputs differ in type or layout", op_name(i));
+        return BAD(i, "%s: the inputs differ in type or layout", yir_infer_name(i));
     if (YIR_BREAKS(OP_SAME_RANK, a->rank != b->rank))
-        return BAD(i, "%s: the inputs have %d and %d dimensions", op_name(i), a->rank, b->rank);
+        return BAD(i, "%s: the inputs have %d and %d dimensions", yir_infer_name(i), a->rank, b->rank);
     for (int k = 0; k < a->rank; k++)
         if (YIR_BREAKS(OP_SAME_DIMS, a->dim[k] != b->dim[k]))
-            return BAD(i, "%s: inputs differ at dimension %d: %lld and %lld", op_name(i), k, ll(a->dim[k]), ll(b->dim[k]));
+            return BAD(i, "%s: inputs differ at dimension %d: %lld and %lld", yir_infer_name(i), k, (long long)(a->dim[k]), (long long)(b->dim[k]));
     return 0;
 }
 
-static int shape_conv(struct infer *i)
+int yir_shape_conv(struct infer *i)
 {
     const struct yir_a_conv *a = i->attr;
     const struct yir_tdesc *x = i->in[0], *w = i->in[1];
-    if (need_map(i)) return -1;
+    if (yir_need_map(i)) return -1;
     if (YIR_BREAKS(OP_WEIGHT, w->rank != 4 || !yir_dtype_is_float(w->dtype)))
         return BAD(i, "conv2d: the weight must have 4 dimensions");
     if (YIR_BREAKS(OP_GROUPS, a->groups < 1 || x->dim[1] % a->groups || w->dim[0] % a->groups))
-        return BAD(i, "conv2d: %d groups do not divide %lld input and %lld output channels", a->groups, ll(x->dim[1]),
-                   ll(w->dim[0]));
+        return BAD(i, "conv2d: %d groups do not divide %lld input and %lld output channels", a->groups, (long long)(x->dim[1]),
+                   (long long)(w->dim[0]));
     if (YIR_BREAKS(OP_WEIGHT_INPUTS, w->dim[1] != x->dim[1] / a->groups))
-        return BAD(i, "conv2d: the weight wants %lld input channels, the input has %lld", ll(w->dim[1] * a->groups),
-                   ll(x->dim[1]));
+        return BAD(i, "conv2d: the weight wants %lld input channels, the input has %lld", (long long)(w->dim[1] * a->groups),
+                   (long long)(x->dim[1]));
     if (YIR_BREAKS(OP_BIAS, i->n == 3 && (i->in[2]->rank != 1 || i->in[2]->dim[0] != w->dim[0])))
-        return BAD(i, "conv2d: the bias must have %lld elements", ll(w->dim[0]));
+        return BAD(i, "conv2d: the bias must have %lld elements", (long long)(w->dim[0]));
     i->out.dim[1] = w->dim[0];
     return window_dim(i, 2, w->dim[2], a->stride[0], a->dil[0], a->pad[0], a->pad[2], &i->out.dim[2])
                ? -1
                : window_dim(i, 3, w->dim[3], a->stride[1], a->dil[1], a->pad[1], a->pad[3], &i->out.dim[3]);
 }
 
-static int shape_pool(struct infer *i)
+int yir_shape_pool(struct infer *i)
 {
     const struct yir_a_pool *a = i->attr;
-    if (need_map(i)) return -1;
+    if (yir_need_map(i)) return -1;
     for (int k = 0; k < 2; k++) {
         if (YIR_BREAKS(OP_POOL_PADDING, a->pad[k] >= a->kernel[k] || a->pad[k + 2] >= a->kernel[k]))
-            return BAD(i, "%s: padding %d,%d reaches the window %d", op_name(i), a->pad[k], a->pad[k + 2], a->kernel[k]);
+            return BAD(i, "%s: padding %d,%d reaches the window %d", yir_infer_name(i), a->pad[k], a->pad[k + 2], a->kernel[k]);
         if (window_dim(i, 2 + k, a->kernel[k], a->stride[k], 1, a->pad[k], a->pad[k + 2], &i->out.dim[2 + k])) return -1;
     }
     return 0;
 }
 
-static int shape_concat(struct infer *i)
+int yir_shape_concat(struct infer *i)
 {
     int axis = ((const struct yir_a_axis *)i->attr)->axis;
     if (YIR_BREAKS(OP_AXIS, axis < 1 || axis >= i->in[0]->rank))
@@ -228,14 +256,14 @@ static int shape_concat(struct infer *i)
             return BAD(i, "concat: input %d differs in type, layout or number of dimensions", k);
         for (int j = 0; j < a->rank; j++)
             if (YIR_BREAKS(OP_JOIN_DIMS, j != axis && a->dim[j] != b->dim[j]))
-                return BAD(i, "concat: inputs differ at dimension %d: %lld and %lld", j, ll(a->dim[j]), ll(b->dim[j]));
+                return BAD(i, "concat: inputs differ at dimension %d: %lld and %lld", j, (long long)(a->dim[j]), (long long)(b->dim[j]));
         sum += b->dim[axis];
     }
     i->out.dim[axis] = sum;
     return 0;
 }
 
-static int shape_slice(struct infer *i)
+int yir_shape_slice(struct infer *i)
 {
     const struct yir_a_slice *a = i->attr;
     if (YIR_BREAKS(OP_SLICE_AXIS, a->axis < 1 || a->axis >= i->in[0]->rank) ||
@@ -246,10 +274,10 @@ static int shape_slice(struct infer *i)
     return 0;
 }
 
-static int shape_upsample(struct infer *i)
+int yir_shape_upsample(struct infer *i)
 {
     int32_t factor = ((const struct yir_a_factor *)i->attr)->factor;
-    if (need_map(i)) return -1;
+    if (yir_need_map(i)) return -1;
     if (YIR_BREAKS(OP_FACTOR, factor < 1 || factor > 64))
         return BAD(i, "upsample: the factor %d is not in 1 .. 64", factor);
     i->out.dim[2] *= factor;
@@ -257,22 +285,22 @@ static int shape_upsample(struct infer *i)
     return 0;
 }
 
-static int shape_s2d(struct infer *i)
+int yir_shape_s2d(struct infer *i)
 {
     int32_t factor = ((const struct yir_a_factor *)i->attr)->factor;
-    if (need_map(i)) return -1;
+    if (yir_need_map(i)) return -1;
     if (YIR_BREAKS(OP_S2D, factor < 1 || factor > 64 || i->in[0]->dim[2] % factor || i->in[0]->dim[3] % factor))
-        return BAD(i, "s2d: the factor %d does not divide the map %lldx%lld", factor, ll(i->in[0]->dim[2]), ll(i->in[0]->dim[3]));
+        return BAD(i, "s2d: the factor %d does not divide the map %lldx%lld", factor, (long long)(i->in[0]->dim[2]), (long long)(i->in[0]->dim[3]));
     i->out.dim[1] *= (int64_t)factor * factor;
     i->out.dim[2] /= factor;
     i->out.dim[3] /= factor;
     return 0;
 }
 
-static int shape_pad(struct infer *i)
+int yir_shape_pad(struct infer *i)
 {
     const struct yir_a_pad *a = i->attr;
-    if (need_map(i)) return -1;
+    if (yir_need_map(i)) return -1;
     for (int k = 0; k < 4; k++)
         if (YIR_BREAKS(OP_PAD, a->pad[k] < 0 || a->pad[k] > 65536))
             return BAD(i, "pad: %d rows or columns are not possible", a->pad[k]);
@@ -281,7 +309,7 @@ static int shape_pad(struct infer *i)
     return 0;
 }
 
-static int shape_cast(struct infer *i)
+int yir_shape_cast(struct infer *i)
 {
     const struct yir_a_cast *a = i->attr;
     bool map = a->layout == YIR_NCHW || a->layout == YIR_NHWC || a->layout == YIR_OIHW;
@@ -293,7 +321,7 @@ static int shape_cast(struct infer *i)
     return 0;
 }
 
-static void set_shape(struct infer *i, int rank, const int64_t *dim)
+void yir_set_shape(struct infer *i, int rank, const int64_t *dim)
 {
     i->out.rank = rank;
     i->out.layout = yir_default_layout(rank);
@@ -301,29 +329,29 @@ static void set_shape(struct infer *i, int rank, const int64_t *dim)
     memcpy(i->out.dim, dim, (size_t)rank * sizeof dim[0]);
 }
 
-static int shape_flatten(struct infer *i)
+int yir_shape_flatten(struct infer *i)
 {
     const int64_t *d = i->in[0]->dim;
-    if (need_map(i)) return -1;
-    set_shape(i, 3, (int64_t[]){d[0], d[1], d[2] * d[3]});
+    if (yir_need_map(i)) return -1;
+    yir_set_shape(i, 3, (int64_t[]){d[0], d[1], d[2] * d[3]});
     return 0;
 }
 
-static int need_stride(const struct infer *i, float stride)
+int yir_need_stride(const struct infer *i, float stride)
 {
     if (YIR_BREAKS(OP_HEAD_STRIDE, !(stride > 0 && stride <= 65536)))
-        return BAD(i, "%s: the stride %g is not possible", op_name(i), (double)stride);
+        return BAD(i, "%s: the stride %g is not possible", yir_infer_name(i), (double)stride);
     return 0;
 }
 
-static int shape_dfl_box(struct infer *i)
+int yir_shape_dfl_box(struct infer *i)
 {
     const struct yir_a_box *a = i->attr;
     const int64_t *d = i->in[0]->dim;
-    if (need_map(i) || need_stride(i, a->stride)) return -1;
+    if (yir_need_map(i) || yir_need_stride(i, a->stride)) return -1;
     if (YIR_BREAKS(OP_BINS, a->bins < 1 || a->bins > 4096 || d[1] != 4 * (int64_t)a->bins))
-        return BAD(i, "dfl_box: %lld channels are not 4 x %d bins", ll(d[1]), a->bins);
-    set_shape(i, 3, (int64_t[]){d[0], 4, d[2] * d[3]});
+        return BAD(i, "dfl_box: %lld channels are not 4 x %d bins", (long long)(d[1]), a->bins);
+    yir_set_shape(i, 3, (int64_t[]){d[0], 4, d[2] * d[3]});
     return 0;
 }
 
@@ -331,50 +359,50 @@ static int need_anchors(const struct infer *i)
 {
     const struct yir_a_anchor *a = i->attr;
     const int64_t *d = i->in[0]->dim;
-    if (need_map(i) || need_stride(i, a->stride)) return -1;
+    if (yir_need_map(i) || yir_need_stride(i, a->stride)) return -1;
     if (YIR_BREAKS(OP_ANCHORS, a->na < 1 || d[1] % a->na || d[1] / a->na < 6))
-        return BAD(i, "%s: %lld channels are not %d anchors of 5 + classes", op_name(i), ll(d[1]), a->na);
+        return BAD(i, "%s: %lld channels are not %d anchors of 5 + classes", yir_infer_name(i), (long long)(d[1]), a->na);
     return 0;
 }
 
-static int shape_anchor_raw(struct infer *i)
+int yir_shape_anchor_raw(struct infer *i)
 {
     const struct yir_a_anchor *a = i->attr;
     const int64_t *d = i->in[0]->dim;
     if (need_anchors(i)) return -1;
-    set_shape(i, 5, (int64_t[]){d[0], a->na, d[2], d[3], d[1] / a->na});
+    yir_set_shape(i, 5, (int64_t[]){d[0], a->na, d[2], d[3], d[1] / a->na});
     return 0;
 }
 
-static int shape_anchor_box(struct infer *i)
+int yir_shape_anchor_box(struct infer *i)
 {
     const struct yir_a_anchor *a = i->attr;
     const int64_t *d = i->in[0]->dim;
     if (need_anchors(i)) return -1;
     if (YIR_BREAKS(OP_ANCHOR_SHAPE, i->in[1]->rank != 2 || i->in[1]->dim[0] != a->na || i->in[1]->dim[1] != 2))
         return BAD(i, "anchor_box: the anchors must be [%d, 2]", a->na);
-    set_shape(i, 3, (int64_t[]){d[0], a->na * d[2] * d[3], d[1] / a->na});
+    yir_set_shape(i, 3, (int64_t[]){d[0], a->na * d[2] * d[3], d[1] / a->na});
     return 0;
 }
 
-static int shape_x_box(struct infer *i)
+int yir_shape_x_box(struct infer *i)
 {
     const int64_t *d = i->in[0]->dim;
-    if (need_map(i) || need_stride(i, ((const struct yir_a_stride *)i->attr)->stride)) return -1;
+    if (yir_need_map(i) || yir_need_stride(i, ((const struct yir_a_stride *)i->attr)->stride)) return -1;
     if (YIR_BREAKS(OP_X_CHANNELS, d[1] < 6))
-        return BAD(i, "x_box: %lld channels are not 5 + classes", ll(d[1]));
-    set_shape(i, 3, (int64_t[]){d[0], d[2] * d[3], d[1]});
+        return BAD(i, "x_box: %lld channels are not 5 + classes", (long long)(d[1]));
+    yir_set_shape(i, 3, (int64_t[]){d[0], d[2] * d[3], d[1]});
     return 0;
 }
 
-static int shape_image(struct infer *i)
+int yir_shape_image(struct infer *i)
 {
     const struct yir_a_image *a = i->attr;
     const struct yir_tdesc *x = i->in[0];
     if (YIR_BREAKS(OP_IMAGE, x->rank != 4 || x->dtype != YIR_U8 || x->dim[3] != 3))
         return BAD(i, "image: the input must be u8[n,h,w,3]");
     if (YIR_BREAKS(OP_IMAGE_DIV, !(a->div > 0))) return BAD(i, "image: div must be positive");
-    set_shape(i, 4, (int64_t[]){x->dim[0], 3, x->dim[1], x->dim[2]});
+    yir_set_shape(i, 4, (int64_t[]){x->dim[0], 3, x->dim[1], x->dim[2]});
     i->out.dtype = YIR_F32;
     i->out.layout = YIR_NHWC;
     return 0;
@@ -382,7 +410,7 @@ static int shape_image(struct infer *i)
 
 typedef int (*shape_fn)(struct infer *);
 static const shape_fn shape_table[YIR_NCODE] = {
-#define OP(name, lo, hi, cls, shape, attrs, traits, text) [YIR_##name] = shape_##shape,
+#define OP(name, lo, hi, cls, shape, attrs, traits, text) [YIR_##name] = yir_shape_##shape,
 #include "ops.def"
 #undef OP
 };
@@ -393,7 +421,7 @@ static int check_size(const struct infer *i)
     for (int k = 0; k < i->out.rank; k++) {
         if (YIR_BREAKS(OP_DIM, i->out.dim[k] < 1 || i->out.dim[k] > YIR_MAX_DIM) ||
             YIR_BREAKS(OP_ELEMENTS, !yir_mul_u64(n, (uint64_t)i->out.dim[k], &n) || n > UINT64_C(1) << 40))
-            return BAD(i, "%s: the result would be too large", op_name(i));
+            return BAD(i, "%s: the result would be too large", yir_infer_name(i));
     }
     return 0;
 }

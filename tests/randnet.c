@@ -122,7 +122,7 @@ static void try_move(struct gen *g)
                &(struct yir_a_pad){{pick(g, 2), pick(g, 2), pick(g, 2), pick(g, 2)}, (float)pick(g, 2)});
         break;
     case 4: try_op(g, YIR_cast, &x, 1, &(struct yir_a_cast){YIR_F32, YIR_NCHW}); break;
-    default: try_op(g, YIR_dfl_box, &x, 1, &(struct yir_a_box){1 + pick(g, 2), 8}); break;
+    default: try_op(g, YIR_dfl_box, &x, 1, &(struct yir_a_box){1 + pick(g, 2), 8, 0}); break;
     }
 }
 

@@ -1,6 +1,6 @@
 /*
  * Stored records of whole networks (rule weights and the tiny checkpoints) against compiled code:
- *   records [--family F] [--record TEXT] [--max-params N] [--min-params N] [--names] [--own] [--bound X]
+ *   records [--family F] [--record TEXT] [--task TASK] [--max-params N] [--min-params N] [--names] [--own] [--bound X]
  *           [--no-fast] [--checked] [--guard] [--no-fuse] [--no-reuse]
  * --names compares only weight names, shapes and parameter counts; --own compiles our models/ in place of the
  * official files. An error is |ours - stored| relative to the tensor's stored mean of absolute values.
@@ -17,7 +17,7 @@
 #include "network.h"
 
 struct args {
-    const char *family, *record;
+    const char *family, *record, *task;
     double max_params, min_params, bound;
     int names, own, guard;
     yoloc_opts opts;
@@ -42,9 +42,17 @@ static const struct {
 } families[] = {
     {"v3", "expected/rule/v3.json"},
     {"v5", "expected/rule/v5.json"},
+    {"v6", "expected/rule/v6.json"},
     {"v8", "expected/rule/v8.json"},
+    {"v9", "expected/rule/v9.json"},
+    {"v10", "expected/rule/v10.json"},
+    {"11", "expected/rule/11.json"},
+    {"12", "expected/rule/12.json"},
+    {"26", "expected/rule/26.json"},
+    {"rt-detr", "expected/rule/rt-detr.json"},
     {"yolov3-repo", "expected/rule/yolov3-repo.json"},
     {"yolov5-repo", "expected/rule/yolov5-repo.json"},
+    {"extra", "expected/extra.json"},
     {"tiny", "expected/tiny.json"},
 };
 
@@ -193,6 +201,107 @@ static void compare_samples(struct worst *w, const char *what, const float *x, s
     }
 }
 
+/* The first dimension of some stored tensors is a 1 that stands for the last layer of a decoder. */
+static json_t *shape_of(const json_t *row, const char *name)
+{
+    json_t *shape = json_deep_copy(json_array_get(row, 1));
+    if (strncmp(name, "dec_", 4) == 0)
+        json_array_remove(shape, 0);
+    return shape;
+}
+
+/* --- the best of a one-to-one head ---------------------------------------------------------------------- */
+
+struct best {
+    double score;
+    size_t anchor, cls;
+};
+
+static int by_score(const void *x, const void *y)
+{
+    const struct best *a = x, *b = y;
+    if (a->score != b->score)
+        return a->score > b->score ? -1 : 1;
+    if (a->anchor != b->anchor)
+        return a->anchor < b->anchor ? -1 : 1;
+    return a->cls < b->cls ? -1 : a->cls > b->cls;
+}
+
+/* The k places with the best score of any class, then the k best scores of those: in descending order. x: [4+nc+extra, n]. */
+static struct best *best_of(const float *x, size_t nc, size_t n, size_t k)
+{
+    struct best *place = calloc(n, sizeof *place), *all = calloc(k * nc, sizeof *all);
+    for (size_t i = 0; i < n; i++) {
+        place[i] = (struct best){-INFINITY, i, 0};
+        for (size_t c = 0; c < nc; c++)
+            place[i].score = fmax(place[i].score, (double)x[(4 + c) * n + i]);
+    }
+    qsort(place, n, sizeof *place, by_score);
+    for (size_t i = 0; i < k; i++)
+        for (size_t c = 0; c < nc; c++)
+            all[i * nc + c] = (struct best){(double)x[(4 + c) * n + place[i].anchor], place[i].anchor, c};
+    free(place);
+    qsort(all, k * nc, sizeof *all, by_score);
+    return all;
+}
+
+/* [batch, row, gap, box, score, class, extra...] for rows whose place in the order is certain; boxes of RT-DETR are centre and
+ * size as parts of the image. */
+static void compare_top_row(struct worst *w, const json_t *row, const float *x, const struct best *b, size_t nc, size_t n,
+                            size_t extra, const json_t *input, double bound)
+{
+    char part[48];
+    double want[6], ours[6], box[4];
+    snprintf(part, sizeof part, "row %.0f", test_json_at(row, 1));
+    for (size_t i = 0; i < 6; i++)
+        want[i] = test_json_at(row, 3 + i);
+    for (size_t i = 0; i < 4; i++)
+        box[i] = (double)x[i * n + b->anchor];
+    memcpy(ours, box, sizeof box);
+    if (input) {
+        double h = test_json_at(input, 2), width = test_json_at(input, 3);
+        ours[0] = (box[0] + box[2]) / 2 / width;
+        ours[1] = (box[1] + box[3]) / 2 / h;
+        ours[2] = (box[2] - box[0]) / width;
+        ours[3] = (box[3] - box[1]) / h;
+    }
+    ours[4] = b->score;
+    ours[5] = (double)b->cls;
+    for (size_t i = 0; i < 6; i++)
+        note(w, fabs(ours[i] - want[i]) / fmax(fabs(want[i]), 1), bound, "topk", part);
+    for (size_t i = 0; i < extra; i++) {
+        double v = test_json_at(row, 9 + i), o = (double)x[(4 + nc + i) * n + b->anchor];
+        note(w, fabs(o - v) / fmax(fabs(v), 1), bound, "topk", part);
+    }
+}
+
+/* decoded: the output that the best are taken of. */
+static void compare_topk(struct worst *w, const struct test_net *net, const json_t *record, const char *decoded,
+                         int queries, double bound)
+{
+    const yolort_io *io;
+    const float *x = test_net_output(net, decoded, &io);
+    size_t nc = (size_t)test_json_number(record, "nc"), n = x ? (size_t)io->dim[2] : 0, channels = x ? (size_t)io->dim[1] : 0;
+    size_t k = n < 300 ? n : 300, most = queries ? (n * nc < 300 ? n * nc : 300) : k, i;
+    json_t *row;
+    if (!x) {
+        printf("  %s: no such output\n", decoded);
+        w->faults++;
+        return;
+    }
+    json_array_foreach(test_json_list(record, "topk_rows"), i, row) {
+        size_t at = (size_t)test_json_at(row, 1);
+        const float *image = x + (size_t)test_json_at(row, 0) * channels * n;
+        struct best *b = best_of(image, nc, n, k);
+        if (at < most)
+            compare_top_row(w, row, image, &b[at], nc, n, channels - 4 - nc, queries ? test_json_list(record, "input") : NULL,
+                            bound);
+        else
+            w->faults++;
+        free(b);
+    }
+}
+
 /* Our output of that name, of that shape; NULL is counted as a fault. */
 static const float *output_like(struct worst *w, const struct test_net *n, const char *name, const json_t *shape,
                                 size_t *count)
@@ -228,7 +337,9 @@ static void compare_final(struct worst *w, const struct test_net *n, const json_
 {
     const char *name = json_string_value(json_array_get(row, 0));
     size_t count;
-    const float *x = output_like(w, n, name, json_array_get(row, 1), &count);
+    json_t *shape = shape_of(row, name);
+    const float *x = output_like(w, n, name, shape, &count);
+    json_decref(shape);
     if (!x)
         return;
     const char *kind = json_string_value(json_array_get(row, 2));
@@ -255,8 +366,15 @@ static int check_values(const struct args *a, const struct job *j, const yoloc_o
         json_t *row;
         json_array_foreach(test_json_list(j->record, "layer_out"), i, row)
             compare_layer(w, &net, row, a->bound);
-        json_array_foreach(test_json_list(j->record, "final"), i, row)
-            compare_final(w, &net, row, a->bound);
+        json_array_foreach(test_json_list(j->record, "final"), i, row) {
+            const char *name = json_string_value(json_array_get(row, 0));
+            if (strcmp(name, "topk") == 0)
+                compare_topk(w, &net, j->record, "decoded", 1, a->bound);
+            else if (strcmp(name, "o2o_topk") == 0)
+                compare_topk(w, &net, j->record, "o2o_decoded", 0, a->bound);
+            else if (strcmp(name, "o2o_topk_scores") != 0)
+                compare_final(w, &net, row, a->bound);
+        }
     }
     test_net_free(&net);
     return rc < 0 || w->faults > 0;
@@ -264,14 +382,11 @@ static int check_values(const struct args *a, const struct job *j, const yoloc_o
 
 /* --- records -------------------------------------------------------------------------------------------- */
 
-/* Ghost networks and second heads (one2one) are later work. */
 static int wanted(const struct args *a, const struct job *j)
 {
     const char *yaml = test_json_text(j->record, "yaml");
     double params = test_json_number(j->record, "params");
-    if (strcmp(test_json_text(j->record, "task"), "detect") != 0 || strstr(yaml, "ghost"))
-        return 0;
-    if (json_is_true(json_object_get(j->record, "one2one")))
+    if (a->task && strcmp(test_json_text(j->record, "task"), a->task) != 0)
         return 0;
     char label[128];
     snprintf(label, sizeof label, "%s:%s", yaml, test_json_text(j->record, "scale"));
@@ -307,7 +422,8 @@ static int choose_files(const struct args *a, struct job *j)
     if (file)
         snprintf(name, sizeof name, "weights/%s", file);
     else
-        snprintf(name, sizeof name, "models/official/%s", test_json_text(j->record, "yaml"));
+        snprintf(name, sizeof name, strcmp(j->family, "extra") == 0 ? "expected/%s" : "models/official/%s",
+                 test_json_text(j->record, "yaml"));
     test_data_path(j->model, sizeof j->model, name);
     return 1;
 }
@@ -378,6 +494,8 @@ static int parse_value(struct args *a, const char *word, const char *value)
         a->family = value;
     else if (strcmp(word, "--record") == 0)
         a->record = value;
+    else if (strcmp(word, "--task") == 0)
+        a->task = value;
     else if (strcmp(word, "--max-params") == 0)
         a->max_params = atof(value);
     else if (strcmp(word, "--min-params") == 0)

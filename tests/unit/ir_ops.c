@@ -19,13 +19,27 @@ static const char prelude[] = "in  %x : f32[2,8,16,12] nhwc\n"
                               "in  %box : f32[2,64,4,6] nhwc\n"
                               "in  %long : f32[1,1,1048576,524288] nchw\n"
                               "in  %tall : f32[1,1,2147483647,1] nchw\n"
+                              "in  %other : f32[1,8,16,12] nhwc\n"
+                              "in  %one : f32[2,1,16,12] nhwc\n"
+                              "in  %two : f32[2,2,16,12] nhwc\n"
+                              "in  %angle : f32[2,1,4,6] nhwc\n"
+                              "in  %t : f32[2,8,7,1] nhwc\n"
+                              "in  %t1 : f32[2,1,7,1] nhwc\n"
+                              "in  %t4 : f32[2,4,7,1] nhwc\n"
+                              "in  %t24 : f32[2,24,7,1] nhwc\n"
+                              "in  %t48 : f32[2,48,7,1] nhwc\n"
+                              "in  %scores : f32[2,16,12,2,192]\n"
+                              "in  %sums : f32[2,16,12,2,1]\n"
                               "w   $w : f32[6,8,3,3] oihw\n"
                               "w   $w1 : f32[6,8,1,1] oihw\n"
                               "w   $dw : f32[8,1,3,5] oihw\n"
                               "w   $big : f32[6,8,17,17] oihw\n"
                               "w   $b6 : f32[6]\n"
                               "w   $b8 : f32[8]\n"
-                              "w   $anchors : f32[3,2]\n";
+                              "w   $anchors : f32[3,2]\n"
+                              "w   $b1 : f32[1]\n"
+                              "w   $b2 : f32[2]\n"
+                              "w   $up : f32[8,3,2,2] oihw\n";
 
 static const struct op_case {
     const char *op;
@@ -144,6 +158,100 @@ static const struct op_case {
     {"image %u84", "!u8[n,h,w,3]"},
     {"image %x", "!u8[n,h,w,3]"},
     {"image %u8 {div=0}", "!div must be positive"},
+    {"deconv2d %x, $up {stride=2,2}", "f32[2,3,32,24] nhwc"},
+    {"deconv2d %n, $up, $b6 {stride=2,1 pad=1,0 grow=1,0 groups=2}", "f32[2,6,31,13] nchw"},
+    {"deconv2d %deep, $up", "!weight must be [4, outputs"},
+    {"deconv2d %x, $up, $b8", "!vector of 3"},
+    {"deconv2d %x, $up {groups=3}", "!3 groups do not divide"},
+    {"deconv2d %x, $up {stride=0,1}", "!not possible"},
+    {"deconv2d %x, $up {pad=-1,0}", "!padding -1"},
+    {"deconv2d %x, $up {grow=1,0}", "!grow 1"},
+    {"deconv2d %x, $up {pad=40,0}", "!leaves nothing"},
+    {"affine %x {mul=2 add=-1}", "f32[2,8,16,12] nhwc"},
+    {"affine %i", "!float type"},
+    {"logit %v", "f32[2,8,192]"},
+    {"logit %i", "!float type"},
+    {"depth %x, $b1, $b1", "f32[2,8,16,12] nhwc"},
+    {"depth %x, $b8, $b1", "!input 1 must be a vector of 1"},
+    {"posenc %x, $b2", "f32[2,8,16,12] nhwc"},
+    {"posenc %x, $b8", "!vector of 2"},
+    {"posenc %one, $b1", "!four equal parts"},
+    {"d2s %x", "f32[2,2,32,24] nhwc"},
+    {"d2s %n {factor=1}", "f32[2,8,16,12] nchw"},
+    {"d2s %x {factor=3}", "!factor 3 does not divide"},
+    {"tokens %x", "f32[2,8,192,1] nhwc"},
+    {"tokens %v", "!4 dimensions"},
+    {"rows %n", "f32[2,192,8]"},
+    {"rows %v", "!4 dimensions"},
+    {"from_rows %v", "f32[2,192,8,1] nhwc"},
+    {"from_rows %x", "!3 dimensions, found 4"},
+    {"ravel %n", "f32[2,1536]"},
+    {"ravel %s", "!4 dimensions"},
+    {"nearest %x, %angle", "f32[2,8,4,6] nhwc"},
+    {"nearest %x, %v", "!input 1 must be a map"},
+    {"nearest %x, %other", "!of 2 and 1 images"},
+    {"avgmap %x", "f32[2,8,1,1] nhwc"},
+    {"avgmap %v", "!4 dimensions"},
+    {"maxbins %x {count=3}", "f32[2,8,3,3] nhwc"},
+    {"maxbins %x {count=0}", "!count 0"},
+    {"bilinear %x {factor=4 corners=1}", "f32[2,8,64,48] nhwc"},
+    {"bilinear %x {factor=0}", "!factor 0"},
+    {"attn_scores %x, %y {heads=2 dim=3 kat=1 scale=0.5}", "f32[2,16,12,2,192]"},
+    {"attn_scores %x, %t {heads=4 dim=2}", "f32[2,16,12,4,7]"},
+    {"attn_scores %x, %y {areas=4}", "f32[2,16,12,1,48]"},
+    {"attn_scores %x, %v", "!input 1 must be a map"},
+    {"attn_scores %x, %h", "!input 1 must be a map"},
+    {"attn_scores %x, %y {heads=3}", "!not 3 heads"},
+    {"attn_scores %x, %y {heads=0}", "!not 0 heads"},
+    {"attn_scores %x, %y {heads=2 dim=3 qat=2}", "!not 2 heads with 3 from 2"},
+    {"attn_scores %x, %y {areas=5}", "!5 areas"},
+    {"attn_peak %x, %t {heads=2 dim=4}", "f32[2,2,16,12] nhwc"},
+    {"attn_peak %x, %t {dim=9}", "!with 9 from 0"},
+    {"attn_mix %scores, %x {dim=4}", "f32[2,8,16,12] nhwc"},
+    {"attn_mix %x, %y", "!5 dimensions"},
+    {"attn_mix %scores, %t", "!weights of 192 keys for 7 values"},
+    {"lse %scores {axis=4}", "f32[2,16,12,2,1]"},
+    {"lse %x", "f32[2,1,16,12] nhwc"},
+    {"lse %x {axis=4}", "!axis 4"},
+    {"softmax %scores, %sums {axis=4}", "f32[2,16,12,2,192]"},
+    {"softmax %scores, %sums {axis=0}", "!axis 0"},
+    {"softmax %scores, %scores {axis=4}", "!not the lse of the first"},
+    {"moments %x {eps=1e-05}", "f32[2,2,16,12] nhwc"},
+    {"moments %x {eps=2}", "!eps 2"},
+    {"layernorm %x, %two, $b8, $b8", "f32[2,8,16,12] nhwc"},
+    {"layernorm %x, %y, $b8, $b8", "!must be [2,2,16,12]"},
+    {"layernorm %x, %two, $b8, $b6", "!input 3 must be a vector of 8"},
+    {"rnorm %x", "f32[2,1,16,12] nhwc"},
+    {"rnorm %v", "!4 dimensions"},
+    {"peak %n", "f32[2,1,16,12] nchw"},
+    {"peak %v", "!4 dimensions"},
+    {"gate %x, %two", "f32[2,8,16,12] nhwc"},
+    {"gate %deep, %x", "!4 channels in 8 groups"},
+    {"contrast %x, %t, $b1, $b1", "f32[2,7,16,12] nhwc"},
+    {"contrast %x, %y, $b1, $b1", "!tokens of 8 channels"},
+    {"rank %one", "f32[2,1,16,12] nhwc"},
+    {"rank %x", "!one channel is needed, found 8"},
+    {"order %one {count=5}", "f32[2,1,5,1] nhwc"},
+    {"order %one {count=300}", "f32[2,1,192,1] nhwc"},
+    {"order %one {count=0}", "!count 0"},
+    {"gather %x, %t1", "f32[2,8,7,1] nhwc"},
+    {"gather %x, %t", "!tokens of 1 channels"},
+    {"deform %x, %t4, %t48, %t24 {heads=2 levels=3 level=2 points=4}", "f32[2,8,7,1] nhwc"},
+    {"deform %x, %t4, %t24, %t24 {heads=2 levels=3 points=4}", "!input 2 must be tokens of 48"},
+    {"deform %x, %t4, %t48, %t24 {heads=3 levels=3 points=4}", "!not possible"},
+    {"deform %x, %t4, %t48, %t24 {heads=2 levels=3 level=3 points=4}", "!not possible"},
+    {"detr_anchor %x {side=0.05}", "f32[2,4,16,12] nhwc"},
+    {"detr_anchor %x {side=1}", "!side 1"},
+    {"query_box %t4, %x {stride=8}", "f32[2,4,7]"},
+    {"query_box %t, %x {stride=8}", "!input 0 must be tokens of 4"},
+    {"query_box %t4, %v {stride=8}", "!input 1 must be a map"},
+    {"detr_valid %x {side=0.05}", "f32[2,8,16,12] nhwc"},
+    {"detr_valid %x", "!side 0"},
+    {"obb_box %box, %angle {bins=16 stride=8}", "f32[2,4,24]"},
+    {"obb_box %box, %one {bins=16 stride=8}", "!must be [2,1,4,6]"},
+    {"points %x {dims=2 scale=2 stride=8}", "f32[2,8,192]"},
+    {"points %x {dims=3 stride=8}", "!not points of 3"},
+    {"points %x {dims=4 stride=8}", "!not points of 4"},
     {"either %x, %y", "f32[2,8,16,12] nhwc"},
     {"either %x, %n", "!differ in type or layout"},
 };
