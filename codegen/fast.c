@@ -30,7 +30,7 @@ bool cg_in_memory(const struct yir_func *f, uint32_t kernel, yir_ref r)
     return o->kernel != kernel || (o->flags & (YIR_F_STORED | YIR_F_VIEW));
 }
 
-static bool adjacent_channels(const struct yir_func *f, yir_ref r)
+bool cg_adjacent(const struct yir_func *f, yir_ref r)
 {
     const struct yir_tdesc *d = yir_desc(f, r);
     if (yir_kind(r) == YIR_WGT) return d->rank == 1;
@@ -66,7 +66,7 @@ static bool fit(const struct yir_func *f, uint32_t first, uint32_t last, uint32_
     for (uint32_t i = first; i <= last; i++) {
         if (!(f->op[i].flags & YIR_F_STORED)) continue;
         const struct yir_tdesc *d = yir_tdesc(f->types, f->op[i].type);
-        if (!adjacent_channels(f, yir_mkref(YIR_VAL, i)) || (shape && shape != d)) return false;
+        if (!cg_adjacent(f, yir_mkref(YIR_VAL, i)) || (shape && shape != d)) return false;
         if (pointwise && !cg_one_run(f, yir_mkref(YIR_VAL, i))) return false;
         shape = d;
         find_needed(f, first, last, stop, i, need);
@@ -79,7 +79,7 @@ static bool fit(const struct yir_func *f, uint32_t first, uint32_t last, uint32_
         for (int k = 0; k < o->nsrc; k++) {
             yir_ref r = yir_src(f, i, k);
             if (!cg_in_memory(f, o->kernel, r)) continue;
-            if (!adjacent_channels(f, r) || (pointwise && !cg_one_run(f, r))) return false;
+            if (!cg_adjacent(f, r) || (pointwise && !cg_one_run(f, r))) return false;
         }
     }
     return shape && (!stop || need[stop - first]);
@@ -201,7 +201,7 @@ static void pack_zero(struct kb *b, void *ctx, kv c)
 /* The value at rest in memory, or what computes it in place, keeps channels apart and reads adjacent ones. */
 static bool vector_source(const struct kb *b, yir_ref r, int depth)
 {
-    if (cg_in_memory(b->f, b->kernel, r)) return adjacent_channels(b->f, r);
+    if (cg_in_memory(b->f, b->kernel, r)) return cg_adjacent(b->f, r);
     const struct yir_op *o = yir_opof(b->f, r);
     if (!(yir_opinfo((enum yir_code)o->code)->traits & YIR_T_LANES) || depth > 16) return false;
     for (int i = 0; i < o->nsrc; i++)

@@ -30,6 +30,9 @@ bool cg_lanes_ok(const struct yir_func *f, uint32_t first, uint32_t last, uint32
 /* The same, and every op on that way is point-wise and in memory one run of pixels: a row may then be any part of it. */
 bool cg_pointwise(const struct yir_func *f, uint32_t first, uint32_t last, uint32_t stop);
 
+/* A placed rank-4 NHWC float map with adjacent channels, or a weight of one number a channel. */
+bool cg_adjacent(const struct yir_func *f, yir_ref r);
+
 /* Rows of the placed map follow one another without gaps, so that its pixels are one run. */
 bool cg_one_run(const struct yir_func *f, yir_ref r);
 

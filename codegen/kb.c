@@ -126,6 +126,12 @@ kv kb_lane(struct kb *b, kv x)
     return record(b, (struct kb_node){.code = KB_LANE, .type = KB_I, .lanes = 1, .marked = 1, .a = x.id});
 }
 
+kv kb_unmarked(struct kb *b, kv x)
+{
+    YIR_ASSERT(at(b, x)->code == KB_LANE);
+    return (kv){at(b, x)->a};
+}
+
 /* The value with `lanes` lanes. */
 static kv widen(struct kb *b, kv v, int lanes)
 {
@@ -188,6 +194,23 @@ kv kb_fma(struct kb *b, kv x, kv y, kv z)
     return wide_op(b, KB_FMA, KB_F, KB_F, (kv[]){x, y, z}, 3);
 }
 
+static kv zip(struct kb *b, enum kb_code code, kv x, kv y)
+{
+    YIR_ASSERT(b->lanes > 1);
+    kv wx = kb_wide(b, x), wy = kb_wide(b, y);
+    return wide_op(b, code, KB_F, KB_F, (kv[]){wx, wy}, 2);
+}
+
+kv kb_ziplo(struct kb *b, kv x, kv y)
+{
+    return zip(b, KB_ZIPLO, x, y);
+}
+
+kv kb_ziphi(struct kb *b, kv x, kv y)
+{
+    return zip(b, KB_ZIPHI, x, y);
+}
+
 /* Horner's rule, highest coefficient first. */
 static kv polynomial(struct kb *b, kv x, const double *c, int n)
 {
@@ -200,13 +223,14 @@ static kv polynomial(struct kb *b, kv x, const double *c, int n)
 }
 
 /* exp by 2^k * p(r), r in [-ln2/2, ln2/2]: p interpolates at Chebyshev nodes, degree 6, relative error 2e-8 in float.
- * Arguments are clamped to [-87.3, 88], where the result is a normal float; NaN passes. */
+ * Arguments are clamped to [-87.3, 87.3], where the result and 1 / (1 + result) are normal floats: subnormal scores of
+ * saturated sigmoids cost hundreds of cycles each. NaN passes. */
 kv kb_exp(struct kb *b, kv x)
 {
     if (b->target->native_math) return wide_op(b, KB_EXP, KB_F, KB_F, (kv[]){x}, 1);
     static const double c[] = {0.0013941160753825471, 0.0083751682889542,  0.041666352268082525, 0.1666641501129006,
                                0.5000000047259399,    1.0000000378296146, 1.0};
-    kv high = kb_fmin(b, kb_immf(b, 88.0), x);
+    kv high = kb_fmin(b, kb_immf(b, 87.3), x);
     kv y = kb_fmax(b, kb_immf(b, -87.3), high);
     kv scaled = kb_fmul(b, y, kb_immf(b, 1.4426950408889634));
     kv k = kb_rint(b, scaled);
@@ -444,8 +468,9 @@ kv kb_ieq(struct kb *b, kv x, kv y)
 
 kv kb_itof(struct kb *b, kv x)
 {
-    YIR_ASSERT(at(b, x)->type == KB_I && !at(b, x)->marked);
-    return record(b, (struct kb_node){.code = KB_ITOF, .type = KB_F, .lanes = 1, .a = x.id});
+    YIR_ASSERT(at(b, x)->type == KB_I);
+    uint8_t lanes = (uint8_t)(at(b, x)->marked ? b->lanes : 1);
+    return record(b, (struct kb_node){.code = KB_ITOF, .type = KB_F, .lanes = lanes, .a = x.id});
 }
 
 kv kb_ftoi(struct kb *b, kv x)

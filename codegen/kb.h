@@ -111,8 +111,11 @@ struct kb *kb_new(struct yir_arena *a, const struct yir_func *f, const struct kb
 kv kb_immf(struct kb *b, double v);
 kv kb_immi(struct kb *b, int64_t v);
 kv kb_unit(struct kb *b);
-/* The index x + lane: only sums with unmarked values, and loads and stores where it has stride 1 or 0, take it. */
+/* The index x + lane: only sums with unmarked values, kb_itof, and loads and stores where it has stride 1 or 0,
+ * take it. */
 kv kb_lane(struct kb *b, kv x);
+
+kv kb_unmarked(struct kb *b, kv x); /* the x that kb_lane was given */
 
 kv kb_fadd(struct kb *b, kv x, kv y);
 kv kb_fsub(struct kb *b, kv x, kv y);
@@ -132,6 +135,8 @@ kv kb_cos(struct kb *b, kv x);
 kv kb_flt(struct kb *b, kv x, kv y);
 kv kb_select(struct kb *b, kv cond, kv x, kv y);
 kv kb_wide(struct kb *b, kv x); /* x in each of b->lanes lanes */
+kv kb_ziplo(struct kb *b, kv x, kv y); /* vectors of b->lanes lanes, interleaved */
+kv kb_ziphi(struct kb *b, kv x, kv y);
 kv kb_and(struct kb *b, kv x, kv y);
 kv kb_or(struct kb *b, kv x, kv y);
 kv kb_not(struct kb *b, kv x);
@@ -145,7 +150,7 @@ kv kb_imin(struct kb *b, kv x, kv y);
 kv kb_imax(struct kb *b, kv x, kv y);
 kv kb_ilt(struct kb *b, kv x, kv y);
 kv kb_ieq(struct kb *b, kv x, kv y);
-kv kb_itof(struct kb *b, kv x);
+kv kb_itof(struct kb *b, kv x); /* marked: a vector of consecutive numbers */
 kv kb_ftoi(struct kb *b, kv x);
 kv kb_addi(struct kb *b, kv x, int64_t y);
 kv kb_muli(struct kb *b, kv x, int64_t y);

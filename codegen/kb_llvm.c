@@ -132,6 +132,24 @@ DRAW(SPLAT)
     return splat(w, A, n->lanes);
 }
 
+/* Elements first, first + lanes, first + 1, ... of the vectors a and b one after the other. */
+static LLVMValueRef zip(struct draw *w, const struct kb_node *n, uint32_t first)
+{
+    LLVMValueRef a = A, b = B, from[KB_MAX_LANES];
+    for (uint32_t i = 0; i < n->lanes; i++) from[i] = const_i32(w, first + i / 2 + (i % 2 ? n->lanes : 0u), 1);
+    return w->ll->BuildShuffleVector(w->b, a, b, w->ll->ConstVector(from, n->lanes), "");
+}
+
+DRAW(ZIPLO)
+{
+    return zip(w, n, 0);
+}
+
+DRAW(ZIPHI)
+{
+    return zip(w, n, n->lanes / 2u);
+}
+
 /* --- the bits of floats
  * ------------------------------------------------------------------------------------- */
 
@@ -174,7 +192,10 @@ COMPARE(IEQ, BuildICmp, LLVMIntEQ)
 
 DRAW(ITOF)
 {
-    return w->ll->BuildSIToFP(w->b, A, w->f32, "");
+    LLVMValueRef first = w->ll->BuildSIToFP(w->b, A, w->f32, ""), lane[KB_MAX_LANES];
+    if (n->lanes == 1) return first;
+    for (int i = 0; i < n->lanes; i++) lane[i] = const_f32(w, i, 1);
+    return w->ll->BuildFAdd(w->b, splat(w, first, n->lanes), w->ll->ConstVector(lane, n->lanes), "");
 }
 
 /* Saturating: a value that does not fit gives a wrong element, never an undefined address. */
@@ -345,6 +366,7 @@ static LLVMValueRef (*const draws[KB_NCODE])(struct draw *w, const struct kb_nod
     [KB_IMUL] = draw_IMUL,     [KB_IDIV] = draw_IDIV,   [KB_IREM] = draw_IREM,     [KB_IMIN] = draw_IMIN,
     [KB_IMAX] = draw_IMAX,     [KB_ILT] = draw_ILT,     [KB_IEQ] = draw_IEQ,       [KB_AND] = draw_AND,
     [KB_OR] = draw_OR,         [KB_NOT] = draw_NOT,     [KB_SELECT] = draw_SELECT, [KB_SPLAT] = draw_SPLAT,
+    [KB_ZIPLO] = draw_ZIPLO,   [KB_ZIPHI] = draw_ZIPHI,
     [KB_ITOF] = draw_ITOF,     [KB_FTOI] = draw_FTOI,   [KB_LOAD] = draw_LOAD,     [KB_STORE] = draw_STORE,
     [KB_VAR] = draw_VAR,       [KB_GET] = draw_GET,     [KB_SET] = draw_SET,       [KB_LOOP] = draw_LOOP,
     [KB_END] = draw_END,

@@ -122,6 +122,13 @@ static void run_lanes(struct eval *e, uint32_t id)
     }
 }
 
+static void run_zip(struct eval *e, uint32_t id, int first)
+{
+    const struct kb_node *n = &e->b->node[id];
+    for (int l = 0; l < n->lanes; l++)
+        e->reg[e->slot[id] + (size_t)l] = e->reg[e->slot[l % 2 ? n->b : n->a] + (size_t)(first + l / 2)];
+}
+
 /* Runs node id; the number of the node to go on with. */
 static uint32_t step(struct eval *e, uint32_t id)
 {
@@ -140,7 +147,11 @@ static uint32_t step(struct eval *e, uint32_t id)
     case KB_IMAX: e->ireg[id] = eval_int((enum kb_code)n->code, e->ireg[n->a], e->ireg[n->b]); break;
     case KB_ILT: e->reg[e->slot[id]] = e->ireg[n->a] < e->ireg[n->b]; break;
     case KB_IEQ: e->reg[e->slot[id]] = e->ireg[n->a] == e->ireg[n->b]; break;
-    case KB_ITOF: e->reg[e->slot[id]] = (double)e->ireg[n->a]; break;
+    case KB_ITOF:
+        for (int l = 0; l < n->lanes; l++) e->reg[e->slot[id] + (size_t)l] = (double)(e->ireg[n->a] + l);
+        break;
+    case KB_ZIPLO: run_zip(e, id, 0); break;
+    case KB_ZIPHI: run_zip(e, id, n->lanes / 2); break;
     case KB_FTOI: e->ireg[id] = (int64_t)e->reg[e->slot[n->a]]; break;
     case KB_SELECT: run_select(e, id); break;
     case KB_LOAD: run_load(e, id); break;

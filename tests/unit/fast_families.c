@@ -1,0 +1,147 @@
+/* Each fast family on a function it takes and on one it declines, and what it gives beside the generic way, in the
+ * evaluator. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "evalnet.h"
+#include "passes/pass.h"
+#include "randnet.h"
+
+static const struct cg_target scalar = {.kb = {.name = "1", .lanes = 1, .vregs = 16}};
+static const struct cg_target targets[] = {
+    {.kb = {.name = "4", .lanes = 4, .vregs = 32}},
+    {.kb = {.name = "8", .lanes = 8, .vregs = 16, .has_fma = true}},
+    {.kb = {.name = "16", .lanes = 16, .vregs = 32, .has_fma = true, .mem_splat = true}},
+};
+
+enum { L4 = 1, L8 = 2, L16 = 4, ALL = 7 };
+
+/* The last kernel of the function is of the family for the targets named, and of another for the rest. */
+static const struct row {
+    const char *family;
+    int takes; /* L4 | L8 | L16 */
+    const char *ir;
+} rows[] = {
+    {"head_dfl", ALL, /* 63 positions: the last block begins early */
+     "in  %x : f32[2,64,7,9] nchw\n%1 = relu %x : f32[2,64,7,9] nchw\n"
+     "%2 = dfl_box %1 {bins=16 stride=8} : f32[2,4,63]\nout y = %2\n"},
+    {"head_dfl", ALL, /* bins are no whole vectors */
+     "in  %x : f32[1,44,1,19] nchw\n%1 = relu %x : f32[1,44,1,19] nchw\n"
+     "%2 = dfl_box %1 {bins=11 stride=16} : f32[1,4,19]\nout y = %2\n"},
+    {"head_dfl", L4 | L8, /* fewer positions than sixteen lanes; distances as they are */
+     "in  %x : f32[2,4,3,3] nchw\n%1 = relu %x : f32[2,4,3,3] nchw\n"
+     "%2 = dfl_box %1 {stride=8} : f32[2,4,9]\nout y = %2\n"},
+    {"head_flat", ALL, /* point-wise ops first; channels are no whole vectors */
+     "in  %x : f32[2,21,5,7] nchw\n%1 = relu %x : f32[2,21,5,7] nchw\n%2 = maxpool %1 {kernel=3,3 pad=1,1,1,1} : f32[2,21,5,7] nchw\n"
+     "%3 = sigmoid %2 : f32[2,21,5,7] nchw\n%4 = flatten %3 : f32[2,21,35]\n%5 = flatten %2 : f32[2,21,35]\n"
+     "out y = %4\nout z = %5\n"},
+    {"head_flat", L4, /* five positions */
+     "in  %x : f32[1,8,1,5] nchw\n%1 = maxpool %x {kernel=1,3 pad=0,1,0,1} : f32[1,8,1,5] nchw\n"
+     "%2 = flatten %1 : f32[1,8,5]\nout y = %2\n"},
+    {"head_rows", ALL,
+     "in  %x : f32[2,63,3,4] nchw\nw   $a : f32[3,2]\n%1 = relu %x : f32[2,63,3,4] nchw\n"
+     "%2 = anchor_box %1, $a {na=3 stride=16} : f32[2,36,21]\nout y = %2\n"},
+    {"head_rows", ALL,
+     "in  %x : f32[2,21,3,4] nchw\nw   $a : f32[3,2]\n%1 = relu %x : f32[2,21,3,4] nchw\n"
+     "%2 = anchor_box %1, $a {na=3 stride=16} : f32[2,36,7]\nout y = %2\n"},
+    {"head_rows", ALL,
+     "in  %x : f32[2,21,3,4] nchw\n%1 = relu %x : f32[2,21,3,4] nchw\n"
+     "%2 = x_box %1 {stride=32} : f32[2,12,21]\nout y = %2\n"},
+    {"head_rows", ALL,
+     "in  %x : f32[2,42,3,4] nchw\n%1 = relu %x : f32[2,42,3,4] nchw\n"
+     "%2 = anchor_raw %1 {na=2 stride=16} : f32[2,2,3,4,21]\nout y = %2\n"},
+    {"head_rows", 0, /* computed in place from what has no channels side by side */
+     "in  %x : f32[2,42,3,4] nchw\n%1 = anchor_raw %x {na=2 stride=16} : f32[2,2,3,4,21]\nout y = %1\n"},
+};
+
+static void print_diag(void *user, const struct yir_diag *d)
+{
+    (void)user;
+    fprintf(stderr, "%s\n", d->rendered);
+}
+
+static struct yir_func *fused(struct yir_arena *a, struct yir_diags *d, const char *ir, int *batch)
+{
+    struct pass_opts po;
+    struct yir_func *f = yir_parse(a, yir_types_new(a), d, "row", ir, strlen(ir));
+    cr_assert(f, "%s", ir);
+    *batch = (int)yir_tdesc(f->types, f->input[0].type)->dim[0];
+    randnet_weights(f, 7);
+    pass_opts_init(&po);
+    po.verify_each = true;
+    po.max_batch = *batch;
+    f = pass_run_all(f, d, &po);
+    cr_assert(f, "%s", ir);
+    return f;
+}
+
+static struct evalnet evaluate(struct yir_arena *a, const struct yir_func *f, const struct cg_target *t, int batch,
+                               const struct cg_program **program)
+{
+    struct evalnet m = evalnet_new(a, f, 3);
+    const struct cg_opts co = {.no_fast = t->kb.lanes == 1, .max_batch = batch};
+    const struct cg_program *p = cg_kernels(a, f, t, &co);
+    for (uint32_t i = 0; i < p->nkernel; i++) {
+        int bad = evalnet_run(a, &m, &p->kernel[i], batch);
+        cr_assert_eq(bad, 0, "%s, %s lanes: left memory %d", p->kernel[i].label, t->kb.name, bad - 1);
+    }
+    *program = p;
+    return m;
+}
+
+static void compare(const struct row *r, const struct cg_target *t, const struct evalnet *want, const struct evalnet *got)
+{
+    const struct yir_func *f = want->f;
+    for (uint32_t i = 0; i < f->noutput; i++) {
+        int64_t n = yir_numel(yir_desc(f, f->output[i].ref));
+        const double *w = want->buf[f->ninput + i], *g = got->buf[f->ninput + i];
+        for (int64_t k = 0; k < n; k++)
+            cr_assert(fabs(w[k] - g[k]) <= 1e-6 * (1 + fabs(w[k])), "%s, %s lanes: element %lld of %s is %.17g, not %.17g\n%s",
+                      r->family, t->kb.name, (long long)k, f->output[i].name, g[k], w[k], r->ir);
+    }
+}
+
+static void check(const struct row *r)
+{
+    struct yir_arena *a = yir_arena_new(NULL, NULL);
+    struct yir_diags *d = yir_diags_new(a, print_diag, NULL);
+    const struct cg_program *p;
+    int batch;
+    const struct yir_func *f = fused(a, d, r->ir, &batch);
+    struct evalnet want = evaluate(a, f, &scalar, batch, &p);
+    for (size_t i = 0; i < YIR_COUNT(targets); i++) {
+        struct evalnet got = evaluate(a, f, &targets[i], batch, &p);
+        bool took = !strcmp(p->kernel[p->nkernel - 1].family, r->family);
+        cr_expect_eq(took, r->takes >> i & 1, "%s lanes: the last kernel is %s\n%s", targets[i].kb.name,
+                     p->kernel[p->nkernel - 1].family, r->ir);
+        compare(r, &targets[i], &want, &got);
+    }
+    yir_arena_free(a);
+}
+
+Test(fast_families, take_and_decline)
+{
+    for (size_t i = 0; i < YIR_COUNT(rows); i++) check(&rows[i]);
+}
+
+static bool has_row(const char *family, bool takes)
+{
+    for (size_t i = 0; i < YIR_COUNT(rows); i++)
+        if (!strcmp(rows[i].family, family) && (takes ? rows[i].takes != 0 : rows[i].takes != ALL)) return true;
+    return false;
+}
+
+/* Families that other tests show: llvm_ops, random_networks. */
+static const char *const elsewhere[] = {"conv_direct", "conv_wino", "conv_dw", "lanes"};
+
+Test(fast_families, every_family_has_rows)
+{
+    for (size_t i = 0; i < cg_fast_count(); i++) {
+        const char *name = cg_fast_at(i)->name;
+        bool other = false;
+        for (size_t k = 0; k < YIR_COUNT(elsewhere); k++) other |= !strcmp(name, elsewhere[k]);
+        cr_expect(other || (has_row(name, true) && has_row(name, false)), "%s", name);
+    }
+}
