@@ -156,8 +156,8 @@ void emit_fast_head_dfl(struct kb *b, struct cg_kernel *k)
     kv sum = kb_fadd(b, low, high);
     kv centre = kb_fmul(b, sum, kb_immf(b, 0.5));
     kv size = kb_fsub(b, high, low);
-    store_box(b, k->last, &d, axis, centre, (double)a->stride);
-    store_box(b, k->last, &d, far_side, size, (double)a->stride);
+    store_box(b, k->last, &d, axis, a->corners ? low : centre, (double)a->stride);
+    store_box(b, k->last, &d, far_side, a->corners ? high : size, (double)a->stride);
     kb_end(b);
     b->lanes = b->valid = 1;
 }

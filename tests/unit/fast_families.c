@@ -33,6 +33,9 @@ static const struct row {
     {"head_dfl", L4 | L8, /* fewer positions than sixteen lanes; distances as they are */
      "in  %x : f32[2,4,3,3] nchw\n%1 = relu %x : f32[2,4,3,3] nchw\n"
      "%2 = dfl_box %1 {stride=8} : f32[2,4,9]\nout y = %2\n"},
+    {"head_dfl", ALL, /* corners */
+     "in  %x : f32[1,32,3,11] nchw\n%1 = relu %x : f32[1,32,3,11] nchw\n"
+     "%2 = dfl_box %1 {bins=8 stride=16 corners=1} : f32[1,4,33]\nout y = %2\n"},
     {"head_flat", ALL, /* point-wise ops first; channels are no whole vectors */
      "in  %x : f32[2,21,5,7] nchw\n%1 = relu %x : f32[2,21,5,7] nchw\n%2 = maxpool %1 {kernel=3,3 pad=1,1,1,1} : f32[2,21,5,7] nchw\n"
      "%3 = sigmoid %2 : f32[2,21,5,7] nchw\n%4 = flatten %3 : f32[2,21,35]\n%5 = flatten %2 : f32[2,21,35]\n"
