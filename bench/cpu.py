@@ -104,7 +104,7 @@ class Model:
 
     def compile(self, out, mode, cache):
         """ms and MB of one compilation."""
-        env = {**os.environ, "XDG_CACHE_HOME": cache}
+        env = {**os.environ, "YOLOC_CACHE_DIR": cache, "XDG_CACHE_HOME": cache}
         words = [*self.source(), "-o", self.path(out), *self.own.tune(mode), *self.own.extra]
         return timed([str(self.own.yoloc), "compile", *words], env)
 
