@@ -150,12 +150,25 @@ static void add_bits(uint64_t to[2], const uint64_t from[2])
     to[1] |= from[1];
 }
 
+static bool has_bit(const uint64_t mask[2], uint32_t bit)
+{
+    return mask[bit / 64] >> bit % 64 & 1;
+}
+
 static void add_bit(uint64_t to[2], uint32_t bit)
 {
     to[bit / 64] |= UINT64_C(1) << bit % 64;
 }
 
-/* need: inputs that an op depends on before `either` has chosen. want: outputs that depend on an op. */
+/* Inputs beside the picture, which every run has. */
+static bool is_beside(const struct yir_func *f, uint32_t input)
+{
+    bool images = false;
+    for (uint32_t i = 0; i < f->ninput; i++) images = images || !strcmp(f->input[i].name, "images");
+    return images && strcmp(f->input[input].name, "images") && strcmp(f->input[input].name, "input_u8");
+}
+
+/* need: inputs that an op depends on before `either` has chosen; those beside the picture for their own readers alone. want: outputs that depend on an op. */
 static void find_masks(struct writer *w)
 {
     const struct yir_func *f = w->m->program->f;
@@ -165,7 +178,9 @@ static void find_masks(struct writer *w)
         for (int k = 0; k < f->op[i].nsrc && f->op[i].code != YIR_either; k++) {
             yir_ref r = yir_src(f, i, k);
             if (yir_kind(r) == YIR_INP) add_bit(w->need[i], yir_index(r));
-            if (yir_kind(r) == YIR_VAL) add_bits(w->need[i], w->need[yir_index(r)]);
+            if (yir_kind(r) != YIR_VAL) continue;
+            for (uint32_t in = 0; in < f->ninput; in++)
+                if (has_bit(w->need[yir_index(r)], in) && !is_beside(f, in)) add_bit(w->need[i], in);
         }
     }
     for (uint32_t i = 0; i < f->noutput; i++)
@@ -186,7 +201,7 @@ static void write_io(struct writer *w)
         struct ym_io out = {.name = string(w, in ? f->input[i].name : o->name),
                             .dtype = (uint8_t)d->dtype,
                             .rank = (uint8_t)d->rank,
-                            .flags = (uint8_t)(in ? 0 : YM_IO_OUTPUT | (o->layer ? YM_IO_LAYER : 0))};
+                            .flags = (uint8_t)(in ? is_beside(f, i) ? YM_IO_BESIDE : 0 : YM_IO_OUTPUT | (o->layer ? YM_IO_LAYER : 0))};
         memcpy(out.dim, d->dim, sizeof out.dim);
         put(w, p, &out, sizeof out);
     }

@@ -33,6 +33,8 @@ static yolort_status find_frame(const yolort_context *c, struct frame *f, const 
 static yolort_status prepare(yolort_context *c, const struct frame *f, int n, const struct rt_error *e)
 {
     struct rt_detector *d = &c->detect;
+    for (uint32_t i = 0; i < c->m->t.nio; i++)
+        if (!c->m->io[i].is_output && !rt_is_picture(c->m, i)) d->bound.io[i] = c->bound.io[i];
     if (n <= d->max_batch) return YOLORT_OK;
     size_t in = c->m->io[f->input].bytes_per_image * (size_t)n;
     size_t out = c->m->io[f->decoded].bytes_per_image * (size_t)n;

@@ -133,6 +133,11 @@ yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const y
     return YOLORT_OK;
 }
 
+int rt_is_picture(const yolort_module *m, size_t io)
+{
+    return !(m->t.io[io].flags & (YM_IO_OUTPUT | YM_IO_BESIDE));
+}
+
 static yolort_status bind(yolort_context *c, size_t io, void *data, size_t bytes)
 {
     struct rt_error e = rt_context_error(c);
@@ -143,8 +148,8 @@ static yolort_status bind(yolort_context *c, size_t io, void *data, size_t bytes
              "bind: %s: %zu bytes, an image has %zu", d->name, bytes, d->bytes_per_image);
     RT_CHECK(&e, ARG, BIND_ALIGN, (uintptr_t)data % align == 0, "bind: %s: address is no multiple of %zu",
              d->name, align);
-    for (size_t i = 0; data && !d->is_output && i < c->m->t.nio; i++)
-        if (!c->m->io[i].is_output) c->bound.io[i] = (struct rt_binding){NULL, 0};
+    for (size_t i = 0; data && rt_is_picture(c->m, io) && i < c->m->t.nio; i++)
+        if (rt_is_picture(c->m, i)) c->bound.io[i] = (struct rt_binding){NULL, 0};
     c->bound.io[io] = (struct rt_binding){data, data ? bytes : 0};
     c->wired = NULL;
     return YOLORT_OK;
@@ -181,15 +186,19 @@ static yolort_status check_bound(yolort_context *c, const struct rt_bindings *b,
                                  uint64_t out[2], const struct rt_error *e)
 {
     const yolort_io *io = c->m->io;
+    int pictures = 0;
     for (uint32_t i = 0; i < c->m->t.nio; i++) {
+        RT_CHECK(e, ARG, RUN_BESIDE, b->io[i].data || io[i].is_output || rt_is_picture(c->m, i),
+                 "run: %s is not bound", io[i].name);
         if (!b->io[i].data) continue;
+        pictures += rt_is_picture(c->m, i);
         RT_CHECK(e, ARG, RUN_BYTES, b->io[i].bytes / batch >= io[i].bytes_per_image,
                  "run: %s: %zu bytes, %zu images have %zu", io[i].name, b->io[i].bytes, batch,
                  io[i].bytes_per_image * batch);
         rt_mask_set(io[i].is_output ? out : in, i);
         if (io[i].is_output) RT_TRY(check_apart(c, b, i, batch, e));
     }
-    RT_CHECK(e, ARG, RUN_INPUT, in[0] | in[1], "run: no input is bound");
+    RT_CHECK(e, ARG, RUN_INPUT, pictures, "run: no input is bound");
     RT_CHECK(e, ARG, RUN_OUTPUT, out[0] | out[1], "run: no output is bound");
     return YOLORT_OK;
 }

@@ -93,7 +93,9 @@ struct ym_target {
     uint32_t checked;        /* 1: kernels check their own bounds and return non-zero */
 };
 
-enum { YM_IO_OUTPUT = 1, YM_IO_LAYER = 2 }; /* LAYER: an extra output of compile --layers */
+/* LAYER: an extra output of compile --layers. BESIDE: an input that every run needs, whichever form of the picture is bound;
+ * the others are forms of the picture, of which one is bound. */
+enum { YM_IO_OUTPUT = 1, YM_IO_LAYER = 2, YM_IO_BESIDE = 4 };
 
 struct ym_io {
     uint32_t name;

@@ -74,6 +74,9 @@ yolort_status rt_context_enter(yolort_context *c);
 yolort_status rt_context_leave(yolort_context *c, yolort_status s);
 struct rt_error rt_context_error(yolort_context *c);
 
+/* An input that is a form of the picture; of those one is bound. */
+int rt_is_picture(const yolort_module *m, size_t io);
+
 /* Entered. Runs `batch` images on these bindings. */
 yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int batch);
 

@@ -197,7 +197,8 @@ static yolort_status check_io_row(const struct rt_tables *t, uint32_t i, const s
     RT_CHECK(e, FORMAT, MOD_IO_BATCH, io->dim[0] == t->target->max_batch,
              "IO %u (%s): dim 0 is not the batch", i, name);
     RT_CHECK(e, FORMAT, MOD_IO_FLAGS,
-             io->flags == 0 || io->flags == YM_IO_OUTPUT || io->flags == (YM_IO_OUTPUT | YM_IO_LAYER),
+             io->flags == 0 || io->flags == YM_IO_BESIDE || io->flags == YM_IO_OUTPUT ||
+                 io->flags == (YM_IO_OUTPUT | YM_IO_LAYER),
              "IO %u (%s): flags 0x%x", i, name, io->flags);
     RT_CHECK(e, FORMAT, MOD_IO_PAD, !io->pad, "IO %u (%s): padding is not zero", i, name);
     for (uint32_t k = 0; k < i; k++)

@@ -92,7 +92,7 @@ typedef struct yolort_io {
     size_t bytes_per_image;
 } yolort_io;
 
-/* Inputs and outputs. Exactly one input is to be bound ("input_u8": U8 [N,H,W,3] RGB as letterboxed; "images": F32
+/* Inputs and outputs. One form of the picture is to be bound ("input_u8": U8 [N,H,W,3] RGB as letterboxed; "images": F32
  * [N,3,H,W] normalised as the network wants it); outputs are bound as wanted, and what is not bound is not computed. */
 YOLORT_API size_t yolort_io_count(const yolort_module *m);
 YOLORT_API const yolort_io *yolort_io_at(const yolort_module *m, size_t i); /* NULL out of range */
@@ -148,7 +148,7 @@ YOLORT_API int yolort_threads(const yolort_context *c);
 
 /* Memory for one input or output, for at least the batch that will be run; stays the caller's and must live until
  * the next bind of the same io or the context's end. data NULL unbinds. ARG when io is out of range, or bytes is less
- * than one image. The binding of an input unbinds the other input. */
+ * than one image. The binding of one form of the picture unbinds the other. */
 YOLORT_API yolort_status yolort_bind(yolort_context *c, size_t io, void *data, size_t bytes);
 
 /* Runs `batch` images (1 .. max_batch) through the network. On a CPU module the work is done on return and `stream`

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frontend/rule.h"
+
 static void print_diag(void *user, const yoloc_diag *d)
 {
     (void)user;
@@ -66,8 +68,10 @@ static int bind_one(struct test_net *n, size_t i)
         return -1;
     if (io->is_output)
         n->output[i] = memory;
-    else
+    else if (strcmp(io->name, "input_u8") == 0)
         n->picture = memory;
+    else
+        n->beside = memory;
     return yolort_bind(n->context, i, memory, bytes) == YOLORT_OK ? 0 : -1;
 }
 
@@ -79,7 +83,7 @@ static int bind_all(struct test_net *n)
         return -1;
     for (size_t i = 0; i < count; i++) {
         const yolort_io *io = yolort_io_at(n->module, i);
-        if (!io->is_output && strcmp(io->name, "input_u8") != 0)
+        if (!io->is_output && strcmp(io->name, "images") == 0)
             continue;
         if (io->is_output && io->dtype != YOLORT_F32) {
             fprintf(stderr, "output %s is not f32\n", io->name);
@@ -101,12 +105,23 @@ int test_net_open(struct test_net *n, const char *model, const char *weights, co
     return bind_all(n);
 }
 
+/* The embeddings of texts by the rule of weights: the same for every image. */
+static void fill_texts(float *out, const yolort_io *io)
+{
+    size_t n = test_io_elements(io), one = n / (size_t)io->dim[0];
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)(2 * fe_rule_uniform("txt_feats", i % one) - 1);
+}
+
 int test_net_run(struct test_net *n, uint32_t seed)
 {
     const yolort_info *info = yolort_module_info(n->module);
     size_t one = (size_t)info->height * (size_t)info->width * 3;
     for (int b = 0; b < info->max_batch; b++)
         yoloc_test_picture(n->picture + one * (size_t)b, info->height, info->width, seed + (uint32_t)b);
+    int text = yolort_io_find(n->module, "txt_feats");
+    if (text >= 0)
+        fill_texts(n->beside, yolort_io_at(n->module, (size_t)text));
     yolort_status s = yolort_run(n->context, info->max_batch, NULL);
     if (s != YOLORT_OK)
         fprintf(stderr, "run: %s: %s\n", yolort_status_name(s), yolort_error(n->context));
@@ -130,6 +145,7 @@ void test_net_free(struct test_net *n)
         free(n->output[i]);
     free(n->output);
     free(n->picture);
+    free(n->beside);
     yolort_module_free(n->module);
     yoloc_free_result(&n->bytes);
     memset(n, 0, sizeof *n);

@@ -14,6 +14,7 @@ struct test_net {
     yolort_context *context;
     float **output;       /* one for each io, NULL for inputs; filled by test_net_run */
     uint8_t *picture;
+    float *beside;        /* the input beside the picture, if any */
 };
 
 /* Compiles with `opts` (its diag callback is set to print on stderr), loads, makes a context with one thread for each

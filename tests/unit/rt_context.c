@@ -108,6 +108,23 @@ Test(rt_context, binds)
     close_net(n);
 }
 
+Test(rt_context, inputs_beside_the_picture)
+{
+    static struct net n;
+    modbuild_init(&n.b);
+    n.b.io[MB_IMAGES].flags = YM_IO_BESIDE;
+    open_net(&n, 1, 0);
+    fill();
+    cr_assert_eq(yolort_bind(n.c, MB_INPUT_U8, u8, sizeof u8), YOLORT_OK);
+    cr_assert_eq(yolort_bind(n.c, MB_ECHO, echo, sizeof echo), YOLORT_OK);
+    expect_error(&n, yolort_run(n.c, 1, NULL), "images is not bound");
+    cr_assert_eq(yolort_bind(n.c, MB_IMAGES, f32, sizeof f32), YOLORT_OK);
+    cr_assert_eq(yolort_run(n.c, 1, NULL), YOLORT_OK, "%s", yolort_error(n.c));
+    cr_assert_eq(yolort_bind(n.c, MB_INPUT_U8, NULL, 0), YOLORT_OK);
+    expect_error(&n, yolort_run(n.c, 1, NULL), "no input is bound");
+    close_net(&n);
+}
+
 Test(rt_context, refuses_bindings)
 {
     struct net *n = tiny(1, 0);

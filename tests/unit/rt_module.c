@@ -303,7 +303,7 @@ static const struct fault faults[] = {
     {FIELD(io[1].dim[3]), 1ull << 62, FORMAT, "IO 1 (images): bad type"},
     {FIELD(io[1].dim[0]), 1, FORMAT, "IO 1 (images): dim 0"},
     {FIELD(io[1].flags), YM_IO_LAYER, FORMAT, "IO 1 (images): flags 0x2"},
-    {FIELD(io[1].flags), 4, FORMAT, "IO 1 (images): flags 0x4"},
+    {FIELD(io[1].flags), 8, FORMAT, "IO 1 (images): flags 0x8"},
     {FIELD(io[1].pad), 1, FORMAT, "IO 1 (images): padding"},
     {FIELD(io[0].dim[1]), 7, FORMAT, "input_u8 is no picture of 8 x 8"},
     {FIELD(io[0].dim[2]), 9, FORMAT, "input_u8 is no picture"},
