@@ -62,7 +62,7 @@ class Own:
         self.extra = extra
         said = self.text("compile", "--help")
         self.tunes = "--tune" in said
-        self.caches = subprocess.run([self.yoloc, "cache", "--help"], capture_output=True, check=False).returncode == 0
+        self.caches = "--no-cache" in said
 
     def text(self, *words):
         return subprocess.run([self.yoloc, *words], capture_output=True, text=True, check=True).stdout
