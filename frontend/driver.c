@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numbers.h"
+
 uint32_t yoloc_version(void)
 {
     return YOLOC_VERSION;
@@ -227,7 +229,8 @@ int call_model(struct call *k, struct source *s)
                                .width = o->width,
                                .layers = o->layers != 0,
                                .weights = s->w,
-                               .rule = rule};
+                               .rule = rule,
+                               .strict = o->strict != 0};
     s->fe = fe_model_build(k->arena, k->types, k->diags, root, &mo);
     return s->fe && !yir_diag_errors(k->diags) ? 0 : -1;
 }
@@ -257,6 +260,7 @@ struct pass_opts call_pass_opts(struct call *k, int max_batch, bool reuse)
     if (max_batch) po.max_batch = max_batch;
     po.fuse = !k->o->no_fuse;
     po.reuse = reuse && !k->o->no_reuse;
+    po.strict = k->o->strict != 0;
     po.verify_each = k->o->verify_each != 0;
     po.limit = k->o->pass_limit;
     po.skip = k->o->skip_passes;
@@ -416,7 +420,7 @@ static int recompile_body(struct call *k, void *p)
     struct cg_modview v;
     if (cg_module_open(k->arena, k->diags, "module", a->module, a->size, &v)) return -1;
     struct build b = {.front = cg_module_front(k->arena, k->types, k->diags, &v, true)};
-    if (!b.front) return -1;
+    if (!b.front || fe_numbers_of_func(k->diags, (struct yir_loc){v.file, 0, 0}, b.front, k->o->strict != 0)) return -1;
     b.front = call_resize(k, b.front, &v.meta, k->o->height, k->o->width, k->o->batch);
     v.meta.options = yir_format(k->arena, "%s%s", strstr(v.meta.options, "layers") && !k->o->layers ? "layers " : "", option_text(k));
     return b.front ? call_build_module(k, &b, &v.meta, a->out) : -1;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "numbers.h"
 #include "outfile.h"
 
 struct text_arg {
@@ -125,7 +126,7 @@ static int weights_body(struct call *k, void *p)
     struct text_arg *a = p;
     struct yir_str s = {.arena = k->arena};
     const struct fe_weights *w = fe_weights_open(k->arena, k->diags, a->file, NULL);
-    if (!w) return -1;
+    if (!w || fe_numbers_of_file(k->arena, k->diags, w, k->o->strict != 0)) return -1;
     if (a->flag) {
         if (fe_weights_json(&s, w)) return yir_diag(k->diags, (struct yir_loc){0}, E_MEMORY, "no memory for JSON");
     } else {

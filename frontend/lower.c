@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "numbers.h"
 
 /* No attribute of a module is larger. */
 enum { MAX_ATTR = 1 << 24 };
@@ -245,16 +246,25 @@ void fe_declare(struct fe_lower *l, const char *name, const int64_t *dim, int ra
     add_want(l, full, dim, rank, counted);
 }
 
-static yir_ref report_missing(struct fe_lower *l, const char *full, const int64_t *dim, int rank)
+/* Told at the end; the build goes on as if the weight were what was expected, so that others are found too. */
+static void add_wrong(struct fe_lower *l, const char *text)
 {
-    if (l->nmissing++) return YIR_NONE;
-    fe_fail(l, E_WEIGHT, "%s, of shape %s, is missing in %s", full, fe_shape_text(l->arena, dim, rank),
-            l->weights->path);
+    l->failed = true;
+    if (l->nwrong < FE_TOLD) l->wrong[l->nwrong] = (struct fe_wrong){place(l), text};
+    l->nwrong++;
+}
+
+void fe_lower_wrong(struct fe_lower *l)
+{
+    if (!l->nwrong) return;
+    struct yir_loc file = {l->weights->file, 0, 0};
+    yir_diag(l->diags, l->wrong[0].row, E_WEIGHT, "%s", l->wrong[0].text);
+    for (size_t i = 1; i < l->nwrong && i < FE_TOLD; i++)
+        yir_diag_note(l->diags, file, "%s", l->wrong[i].text);
+    if (l->nwrong > FE_TOLD) yir_diag_note(l->diags, file, "and %zu more", l->nwrong - FE_TOLD);
     if (l->weights->ntensor)
-        yir_diag_note(l->diags, (struct yir_loc){l->weights->file, 0, 0},
-                      "the file holds %zu tensors, the first is %s", l->weights->ntensor,
+        yir_diag_note(l->diags, file, "the file holds %zu tensors, the first is %s", l->weights->ntensor,
                       l->weights->tensor[0].name);
-    return YIR_NONE;
 }
 
 /* Compares shapes; soft dimensions of dim become the file's. */
@@ -272,9 +282,8 @@ static int settle_shape(struct fe_lower *l, const struct fe_tensor *t, const cha
     const char *expected = fe_shape_text(l->arena, dim, rank),
                *found = fe_shape_text(l->arena, t->dim, t->rank);
     if (!fits) {
-        if (l->nmissing++ == 0)
-            fe_fail(l, E_WEIGHT, "%s: expected shape %s, found %s in %s", full, expected, found,
-                    l->weights->path);
+        add_wrong(l, yir_format(l->arena, "%s: expected shape %s, found %s in %s", full, expected, found,
+                                l->weights->path));
         return -1;
     }
     if (l->nmisfit++ == 0) l->first = (struct fe_misfit){full, expected, found};
@@ -338,10 +347,9 @@ static bool settle_weight(struct fe_lower *l, const char *name, const int64_t *d
     for (int i = 0; i < rank; i++)
         w->dim[i] = dim[i];
     add_want(l, w->full, dim, rank, !(flags & FE_W_BUFFER));
-    if (FE_BREAKS(WEIGHT_MISSING, l->data && l->weights && !t)) {
-        report_missing(l, w->full, dim, rank);
-        return false;
-    }
+    if (FE_BREAKS(WEIGHT_MISSING, l->data && l->weights && !t))
+        add_wrong(l, yir_format(l->arena, "%s, of shape %s, is missing in %s", w->full,
+                                fe_shape_text(l->arena, dim, rank), l->weights->path));
     if (t && settle_shape(l, t, w->full, w->dim, rank, flags)) t = NULL;
     w->n = count_elements(l, w->dim, rank);
     if (!w->n) return false;
@@ -493,23 +501,6 @@ static void warn_unused(struct fe_lower *l)
     if (n) fe_warn(l, W_UNUSED, "not used: %zu tensor%s, the first is %s", n, n == 1 ? "" : "s", first);
 }
 
-static void warn_nonfinite(struct fe_lower *l)
-{
-    const char *first = NULL;
-    int64_t bad = 0;
-    size_t tensors = 0;
-    for (size_t i = 0; i < l->weights->ntensor; i++) {
-        const struct fe_tensor *t = &l->weights->tensor[i];
-        int64_t n = l->used[i] && yir_dtype_is_float(t->dtype) ? fe_tensor_nonfinite(t) : 0;
-        if (n && !first) first = t->name;
-        tensors += n != 0;
-        bad += n;
-    }
-    if (bad)
-        fe_warn(l, W_NONFINITE, "NaN or infinite values: %lld in %zu tensor%s, the first is %s",
-                (long long)bad, tensors, tensors == 1 ? "" : "s", first);
-}
-
 void fe_lower_finish(struct fe_lower *l)
 {
     if (!l->data || !l->weights) return;
@@ -519,7 +510,7 @@ void fe_lower_finish(struct fe_lower *l)
                 "%zu weight%s of other shape than the yaml gives, the first is %s: expected %s, found %s",
                 l->nmisfit, l->nmisfit == 1 ? "" : "s", l->first.name, l->first.expected, l->first.found);
     warn_unused(l);
-    warn_nonfinite(l);
+    if (fe_numbers_of_func(l->diags, l->row, l->func, l->strict)) l->failed = true;
 }
 
 /* The unit after u in a walk over the tree under `top`, parents first; NULL at the end. */

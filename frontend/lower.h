@@ -20,7 +20,12 @@ struct fe_misfit { /* a weight whose shape in the file is not the one wanted */
     const char *name, *expected, *found;
 };
 
-enum { FE_MAX_LEVELS = 8 };
+struct fe_wrong {
+    struct yir_loc row;
+    const char *text;
+};
+
+enum { FE_MAX_LEVELS = 8, FE_TOLD = 10 };
 
 struct fe_head_facts { /* what a head tells about itself */
     enum fe_head kind;
@@ -83,7 +88,9 @@ struct fe_lower {
     struct fe_misfit first;
     size_t nmisfit;
     uint8_t *used; /* tensors of the file */
-    size_t nmissing;
+    struct fe_wrong wrong[FE_TOLD]; /* the first of nwrong weights that are missing or have another shape */
+    size_t nwrong;
+    bool strict;
     struct fe_head_facts head;
 };
 
@@ -123,7 +130,9 @@ const struct fe_parts *fe_parts_of(const struct fe_lower *l, yir_ref x);
 /* Tensor "<path>.<name>" of the weights file, in any build, marked as used; or NULL. */
 const struct fe_tensor *fe_tensor(struct fe_lower *l, const char *name);
 
-/* Warnings that are known only at the end: other widths, unused tensors, infinities. */
+/* Reports the weights that are missing or have another shape: one error, the first FE_TOLD by notes. */
+void fe_lower_wrong(struct fe_lower *l);
+/* Warnings that are known only at the end: other widths, unused tensors, infinities (when strict, errors). */
 void fe_lower_finish(struct fe_lower *l);
 
 /* All wants in state_dict order. */

@@ -139,6 +139,7 @@ static void set_defaults(const struct build *b, const struct fe_scale *scale, st
     l->diags = b->diags;
     l->weights = b->weights;
     l->rule = b->opts->rule;
+    l->strict = b->opts->strict;
     l->dialect = b->dialect;
     l->act = b->desc.act;
     l->eps = is_classifier(b) ? 1e-5 : 1e-3; /* a pickle knows its own */
@@ -178,6 +179,7 @@ static bool build_network(const struct build *b, const struct fe_scale *scale, s
     n->layer = yir_alloc_n(b->arena, (size_t)b->desc.nrow, sizeof *n->layer);
     for (int i = 0; i < b->desc.nrow && !l->full; i++)
         lower_row(n, &b->desc.row[i], scale, i == b->desc.nrow - 1);
+    fe_lower_wrong(l);
     return !l->failed;
 }
 

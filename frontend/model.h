@@ -23,6 +23,7 @@ struct fe_model_opts {
     bool layers;                     /* extra outputs layer.I, layer.I.P */
     const struct fe_weights *weights; /* NULL: shapes only (weights have no data) */
     bool rule;                       /* rule weights fill every tensor */
+    bool strict;                     /* weights that are no usable numbers are an error */
     bool one2one;                    /* of a head with two sets of branches, the one without suppression of overlaps */
 };
 

@@ -79,6 +79,19 @@ static void run_nonfinite(void *user, const struct fe_tensor *t, int64_t at, int
         *count += !isfinite(yir_dtype_load(t->dtype, t->data, (size_t)(at + i * step)));
 }
 
+struct below {
+    double most;
+    int64_t count;
+};
+
+static void run_below(void *user, const struct fe_tensor *t, int64_t at, int64_t n)
+{
+    struct below *b = user;
+    int64_t step = step_of(t);
+    for (int64_t i = 0; i < n; i++)
+        b->count += yir_dtype_load(t->dtype, t->data, (size_t)(at + i * step)) <= b->most;
+}
+
 void fe_tensor_f32(const struct fe_tensor *t, float *out)
 {
     if (is_dense(t))
@@ -97,6 +110,13 @@ int64_t fe_tensor_nonfinite(const struct fe_tensor *t)
     int64_t count = 0;
     if (yir_dtype_is_float(t->dtype)) for_runs(t, run_nonfinite, &count);
     return count;
+}
+
+int64_t fe_tensor_below(const struct fe_tensor *t, double most)
+{
+    struct below b = {most, 0};
+    if (yir_dtype_is_float(t->dtype)) for_runs(t, run_below, &b);
+    return b.count;
 }
 
 /* Digest. */

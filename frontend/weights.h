@@ -83,6 +83,8 @@ int fe_weights_json(struct yir_str *out, const struct fe_weights *w);
 
 /* Number of NaN or infinite elements of a float tensor. */
 int64_t fe_tensor_nonfinite(const struct fe_tensor *t);
+/* Of those that are `most` or less. */
+int64_t fe_tensor_below(const struct fe_tensor *t, double most);
 
 /* Rule weights: the values of a named tensor (shared notes, "rule weights", sections 1 and 2). false when the
  * rule keeps the reference's constant there (anchors, dfl ...), which the caller knows; *out is then

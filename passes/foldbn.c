@@ -47,13 +47,19 @@ static double at(const struct fold *b, int operand, int64_t c)
     return yir_dtype_load(yir_tdesc(b->r.old->types, w->type)->dtype, w->data, (size_t)c);
 }
 
-static int report(const struct fold *b, int64_t c, const char *what, double v)
+/* Channels that become NaN or infinite do so as they do unfolded, but not in silence. */
+static int report(const struct fold *b, int64_t bad, int64_t first)
 {
     const struct yir_func *f = b->r.old;
-    return yir_diag(
-        b->p->diags, f->loc[f->op[b->op].loc].loc, E_WEIGHT,
-        "batch normalisation at %s: channel %lld has %s %g, where a finite and positive number is needed",
-        weight_of(f, b->op, GAMMA)->name, (long long)c, what, v);
+    const struct yir_a_eps *a = yir_attrs(f, b->op);
+    bool strict = b->p->opts->strict;
+    if (!bad) return 0;
+    yir_diag(b->p->diags, f->loc[f->op[b->op].loc].loc, strict ? E_NONFINITE : W_NONFINITE,
+             "batch normalisation at %s: %lld of %lld channels become NaN or infinite, the first is channel %lld with "
+             "variance + eps %g",
+             weight_of(f, b->op, GAMMA)->name, (long long)bad, (long long)b->n, (long long)first,
+             at(b, VAR, first) + (double)a->eps);
+    return strict ? -1 : 0;
 }
 
 static int read_stats(struct fold *b)
@@ -61,18 +67,15 @@ static int read_stats(struct fold *b)
     const struct yir_a_eps *a = yir_attrs(b->r.old, b->op);
     b->scale = yir_alloc_n(b->p->arena, (size_t)b->n, sizeof *b->scale);
     b->shift = yir_alloc_n(b->p->arena, (size_t)b->n, sizeof *b->shift);
+    int64_t bad = 0, first = 0;
     for (int64_t c = 0; b->data && c < b->n; c++) {
         double var = at(b, VAR, c) + (double)a->eps;
-        if (!(var > 0) || !isfinite(var)) return report(b, c, "variance + eps", var);
-        b->scale[c] = at(b, GAMMA, c) / sqrt(var);
+        b->scale[c] = var < 0 ? (double)NAN : at(b, GAMMA, c) / sqrt(var);
         b->shift[c] = at(b, BETA, c) - at(b, MEAN, c) * b->scale[c];
-        if (!isfinite(b->scale[c]) || !isfinite(b->shift[c]))
-            return yir_diag(
-                b->p->diags, b->r.old->loc[b->r.old->op[b->op].loc].loc, E_WEIGHT,
-                "batch normalisation at %s: channel %lld folds to %g * x + %g, which is not finite",
-                weight_of(b->r.old, b->op, GAMMA)->name, (long long)c, b->scale[c], b->shift[c]);
+        if (isfinite(b->scale[c]) && isfinite(b->shift[c])) continue;
+        if (!bad++) first = c;
     }
-    return 0;
+    return report(b, bad, first);
 }
 
 static bool has_data(const struct yir_func *f, uint32_t op)

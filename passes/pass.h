@@ -9,6 +9,7 @@ struct pass_opts {
     int max_batch;          /* buffers are planned for this many images; >= 1 */
     bool fuse;              /* false: every op its own kernel (debugging, verify) */
     bool reuse;             /* false: every buffer its own memory (verify, guard tests) */
+    bool strict;            /* a batch normalisation that makes NaN or infinities is an error */
     bool verify_each;       /* after each pass, whatever the build */
     int limit;              /* run only the first n passes that may be left out; -1: all (bisection) */
     const char *skip;       /* comma-joined names to leave out, or NULL */

@@ -153,6 +153,20 @@ printf 'in %%x : f32[1,1,4,4] nchw\n%%1 = relu %%x : f32[1,1,4,4] nchw\nout y = 
 refused 2 001 opt "$work/relu.yir" --save-weights "$work/none.safetensors"
 [ ! -e "$work/none.safetensors" ] || { bad=$((bad + 1)); echo "FAIL: weights were written after an error"; }
 
+# A NaN among the weights: a warning with count, or with --strict an error. The first four bytes of the data become it.
+accepted 'conv2d' opt tests/tiny.yaml --weights rule --save-weights "$work/nan.safetensors"
+printf '\0\0\300\177' |
+    dd of="$work/nan.safetensors" bs=1 seek=$((8 + $(od -An -tu8 -N8 "$work/nan.safetensors"))) conv=notrunc 2>/dev/null
+accepted 'f32' weights "$work/nan.safetensors"
+said 'warning: NaN or infinite values: 1 in 1 tensor.*W252'
+refused 1 209 weights "$work/nan.safetensors" --strict
+refused 1 209 compile tests/tiny.yaml --weights "$work/nan.safetensors" --strict -o "$work/out"
+said 'note: .*: 1 of '
+if "$yoloc" compile tests/tiny.yaml --weights "$work/nan.safetensors" -o "$work/nan.yoloc" >"$work/stdout" 2>"$work/stderr"; then
+    said 'NaN or infinite values: 1 in 1 tensor.*W252'
+    refused 1 209 compile "$work/nan.yoloc" --strict -o "$work/out"
+fi
+
 # What is no file with text in it: an error at once, no waiting and no empty success.
 : >"$work/empty.yir"
 refused 1 007 opt "$work/empty.yir"

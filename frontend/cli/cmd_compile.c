@@ -24,6 +24,7 @@ static const struct cli_option rows[] = {
     {.name = "output", .letter = 'o', .value = CLI_TEXT, .at = offsetof(struct options, output),
      .metavar = "FILE", .help = "the module to write; else the model's name with .yoloc, in this folder"},
     CLI_ROWS_WEIGHTS(options),
+    CLI_ROW_STRICT(options),
     CLI_ROWS_MODEL(options),
     CLI_ROWS_SIZE(options),
     {.name = "target", .letter = 't', .value = CLI_TEXT, .at = CLI_BUILD_AT(options, target),

@@ -18,6 +18,7 @@ static const struct cli_option rows[] = {
      .help = "the listing of a weights file as JSON"},
     {.name = "allow-bad-crc", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, allow_bad_crc),
      .help = "read a .pt although a checksum in it is wrong"},
+    CLI_ROW_STRICT(options),
     CLI_ROW_LIMIT(options, build.limit),
 };
 

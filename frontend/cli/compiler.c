@@ -43,6 +43,7 @@ static void apply(yoloc_opts *o, const struct cli_build *b)
     o->no_reuse = b->no_reuse;
     o->strip = b->strip;
     o->allow_bad_crc = b->allow_bad_crc;
+    o->strict = b->strict;
     o->verify_each = b->verify_each;
     o->pass_limit = b->pass_limit;
     o->skip_passes = b->skip;

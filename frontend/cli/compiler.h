@@ -19,7 +19,7 @@ struct cli_build {
     const char *weights, *scale, *target;
     const char *skip, *dump_after, *keep;
     struct cli_size size;
-    int nc, batch, layers, no_fast, checked, no_fuse, no_reuse, strip, allow_bad_crc;
+    int nc, batch, layers, no_fast, checked, no_fuse, no_reuse, strip, allow_bad_crc, strict;
     int verify_each, pass_limit, time_passes;
     const char *tune, *tune_budget, *cache_dir; /* tune: off, fast, full */
     int tune_threads, no_cache, caching; /* caching: this command uses the caches */
@@ -43,6 +43,9 @@ struct cli_build {
      .help = "a .pt or .safetensors file; `rule` makes weights from their names, for tests and benches"}, \
     {.name = "allow-bad-crc", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, allow_bad_crc), \
      .help = "read a .pt although a checksum in it is wrong"}
+#define CLI_ROW_STRICT(S) \
+    {.name = "strict", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, strict), \
+     .help = "NaN, infinities and impossible variances in the weights are an error, not a warning"}
 #define CLI_ROWS_SIZE(S) \
     {.name = "imgsz", .value = CLI_SIZE, .at = CLI_BUILD_AT(S, size), .low = 1, .high = CLI_MAX_IMGSZ, \
      .metavar = "N|H,W", .help = "input size; else the checkpoint's or the family's"}, \
