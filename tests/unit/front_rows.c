@@ -115,7 +115,7 @@ Test(front_rows, rows)
         {"[-1, 1, Convv, [16]]", E_MODULE, "did you mean Conv?"},
         {"[-1, 1, os.system, [16]]", E_MODULE, "os.system"},
         {"[-1, 1, \"__import__('os').system('exit 1')\", [16]]", E_MODULE, "unknown module"},
-        {"[-1, 1, C3k2, [16]]", E_UNSUPPORTED, "C3k2"},
+        {"[-1, 1, Index, [16]]", E_UNSUPPORTED, "Index"},
         {"[-1, 2, Conv, [8, 3, 2]]", E_ARGS, "as many channels out as in"},
         {"[[-1, 0], 2, Concat, [1]]", E_ARGS, "can't be repeated"},
     };
