@@ -82,6 +82,7 @@ yoloc_status yoloc_open(yoloc **out, const yoloc_opts *o)
     }
     c->opts.target = keep(c, c->opts.target ? c->opts.target : "cpu:native");
     c->opts.scale = keep(c, c->opts.scale);
+    c->opts.head = keep(c, c->opts.head);
     c->opts.skip_passes = keep(c, c->opts.skip_passes);
     c->opts.dump_after = keep(c, c->opts.dump_after);
     c->opts.keep_dir = keep(c, c->opts.keep_dir);
@@ -216,6 +217,8 @@ int call_model(struct call *k, struct source *s)
 {
     const yoloc_opts *o = k->o;
     bool rule = s->weights && !strcmp(s->weights, "rule");
+    if (o->head && strcmp(o->head, "one2many") && strcmp(o->head, "one2one"))
+        return yir_diag(k->diags, (struct yir_loc){0}, E_USAGE, "the head must be one2many or one2one, not %s", o->head);
     const struct fe_value *root = description(k, s);
     if (!root) return -1;
     if (s->wants_weights && !s->w && !rule)
@@ -228,6 +231,7 @@ int call_model(struct call *k, struct source *s)
                                .height = o->height,
                                .width = o->width,
                                .layers = o->layers != 0,
+                               .one2one = o->head && !strcmp(o->head, "one2one"),
                                .weights = s->w,
                                .rule = rule,
                                .strict = o->strict != 0};

@@ -66,6 +66,8 @@ typedef struct yoloc_opts {
     int tune_threads;        /* that the network will run on; 0: one for each core */
     int cache;               /* 1: keep and reuse tuning records, kernels and whole modules in the user's cache folder */
     const char *cache_dir;   /* another folder; NULL: YOLOC_CACHE_DIR, else the user's */
+    const char *head;        /* which of two sets of branches gives the boxes: "one2many" (NULL too; overlaps are suppressed
+                                afterwards) or "one2one" (the best are taken as they are) */
 } yoloc_opts;
 
 YOLOC_API uint32_t yoloc_version(void);

@@ -72,10 +72,10 @@ static int recompile(struct cli_compiler *c, const struct options *o, const char
                      const struct cli_limits *limits, yoloc_result *out, struct cli_error *e)
 {
     struct cli_modfile f;
-    if (o->build.weights || o->build.scale || o->build.nc || o->build.layers)
+    if (o->build.weights || o->build.scale || o->build.nc || o->build.layers || o->build.head)
         return cli_fail(e, CLI_USAGE,
                         "compile: %s is a module: its model and weights are fixed, so --weights, "
-                        "--scale, --nc and --layers have no meaning",
+                        "--scale, --nc, --head and --layers have no meaning",
                         path);
     if (cli_modfile_read(&f, path, &o->trust, limits, e) != 0)
         return -1;

@@ -115,9 +115,9 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     const struct options *o = options;
     const char *path = args->rest[0];
     int model = is_model(path);
-    if (!model && (o->build.weights || o->build.scale || o->build.nc || o->build.size.height || o->save_weights))
+    if (!model && (o->build.weights || o->build.scale || o->build.nc || o->build.head || o->build.size.height || o->save_weights))
         return cli_fail(e, CLI_USAGE,
-                        "opt: --weights, --save-weights, --scale, --nc and --imgsz are for models, %s is IR text", path);
+                        "opt: --weights, --save-weights, --scale, --nc, --head and --imgsz are for models, %s is IR text", path);
     const char *flag = useless(o);
     if (flag)
         return cli_fail(e, CLI_USAGE, "opt: %s has no effect on %s", flag,

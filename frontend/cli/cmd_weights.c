@@ -35,8 +35,8 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     int model = ends_with(file, ".yaml") || ends_with(file, ".yml");
     if (model && o->json)
         return cli_fail(e, CLI_USAGE, "weights: --json is for weights files, %s is a model", file);
-    if (!model && !o->params && (o->build.scale || o->build.nc))
-        return cli_fail(e, CLI_USAGE, "weights: --scale and --nc are for models, %s is none", file);
+    if (!model && !o->params && (o->build.scale || o->build.nc || o->build.head))
+        return cli_fail(e, CLI_USAGE, "weights: --scale, --nc and --head are for models, %s is none", file);
     struct cli_compiler c;
     yoloc_result text = {NULL, 0};
     if (cli_compiler_open(&c, &o->build, e) != 0)

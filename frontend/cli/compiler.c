@@ -32,6 +32,7 @@ static void apply(yoloc_opts *o, const struct cli_build *b)
 {
     o->target = b->target;
     o->scale = b->scale;
+    o->head = b->head;
     o->nc = b->nc;
     o->height = b->size.height;
     o->width = b->size.width;

@@ -16,7 +16,7 @@ struct cli_compiler {
 
 /* Options that several commands share; rows below. */
 struct cli_build {
-    const char *weights, *scale, *target;
+    const char *weights, *scale, *head, *target;
     const char *skip, *dump_after, *keep;
     struct cli_size size;
     int nc, batch, layers, no_fast, checked, no_fuse, no_reuse, strip, allow_bad_crc, strict;
@@ -36,7 +36,9 @@ struct cli_build {
     {.name = "scale", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, scale), .metavar = "LETTER", \
      .help = "size of the model, a key of its `scales`; else the file name decides (yolov8s.yaml)"}, \
     {.name = "nc", .value = CLI_INT, .at = CLI_BUILD_AT(S, nc), .low = 1, .high = 65536, .metavar = "N", \
-     .help = "number of classes; else yaml and weights decide"}
+     .help = "number of classes; else yaml and weights decide"}, \
+    {.name = "head", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, head), .metavar = "one2many|one2one", \
+     .help = "of a head with two sets of branches (v10, 26): with suppression of overlaps, or without (default one2many)"}
 #define CLI_ROWS_WEIGHTS(S) \
     {.name = "weights", .letter = 'w', .value = CLI_TEXT, .at = CLI_BUILD_AT(S, weights), \
      .metavar = "FILE|rule", \
