@@ -43,8 +43,10 @@ class Net:
 # Attributes with their defaults, which the text leaves out (ir/ops.c).
 CONV = {"stride": (1, 1), "pad": (0, 0, 0, 0), "dil": (1, 1), "groups": 1}
 POOL = {"kernel": (1, 1), "stride": (1, 1), "pad": (0, 0, 0, 0)}
+ANCHOR = {"na": 1, "stride": 1.0, "plain": 0}
 ATTRS = {
     "conv2d": CONV,
+    "deconv2d": {"stride": (1, 1), "pad": (0, 0), "grow": (0, 0), "groups": 1},
     "batchnorm": {"eps": 0.0},
     "leaky": {"slope": 0.0},
     "elu": {"slope": 0.0},
@@ -55,11 +57,17 @@ ATTRS = {
     "pad": {"pad": (0, 0, 0, 0), "value": 0.0},
     "maxpool": POOL,
     "avgpool": POOL,
-    "dfl_box": {"bins": 1, "stride": 1.0},
-    "anchor_raw": {"na": 1, "stride": 1.0},
-    "anchor_box": {"na": 1, "stride": 1.0},
+    "dfl_box": {"bins": 1, "stride": 1.0, "corners": 0},
+    "anchor_raw": ANCHOR,
+    "anchor_box": ANCHOR,
     "x_box": {"stride": 1.0},
+    "lse": {"axis": 1},
+    "softmax": {"axis": 1},
+    "attn_scores": {"heads": 1, "dim": 1, "qat": 0, "kat": 0, "areas": 1, "scale": 1.0},
+    "attn_mix": {"dim": 1, "at": 0, "areas": 1},
 }
+# Operands that the peers read, where those are not all: their softmax needs no lse.
+READS = {"softmax": 1}
 
 TYPE = r"(\w+)\[([\d,]*)\](?: (\w+))?"
 OPERATION = re.compile(r"(%\d+) = (\w+) ([^{:]+?)(?: \{([^}]*)\})? : " + TYPE + r"(.*)")
@@ -93,7 +101,7 @@ def _operation(match):
         raise IrError(f"{result} has a place already: the form before `fuse` is wanted")
     if layout not in (None, "nchw", "row") or dtype != "f32":
         raise IrError(f"{result} is {dtype} {layout}: the form before `layout`, in f32, is wanted")
-    return Op(result, code, tuple(inputs.split(", ")), _attrs(code, attrs), _type(dtype, dims, layout))
+    return Op(result, code, tuple(inputs.split(", "))[:READS.get(code)], _attrs(code, attrs), _type(dtype, dims, layout))
 
 
 def parse(text):

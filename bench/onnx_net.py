@@ -22,6 +22,7 @@ class Builder:
         self.shape = {name: t.dims for name, t in ir.shapes(net).items()}
         self.weights = weights
         self.nodes, self.constants, self.count = [], {}, 0
+        self.headed = {}  # attention scores as [n,areas,heads,queries,keys]: their IR shape
 
     def const(self, array):
         array = numpy.asarray(array)
@@ -52,8 +53,12 @@ class Builder:
     def cut(self, x, axis, start, end, step=1, to=None):
         return self.node("Slice", x, self.ints(start), self.ints(end), self.ints(axis), self.ints(step), to=to)
 
-    def copy(self, x, to):
-        self.node("Identity", x, to=to)
+    def give(self, x, name):
+        """A value as an output, in its IR shape."""
+        if x in self.headed:
+            self.reshape(self.node("Transpose", x, perm=[0, 1, 3, 2, 4]), *self.headed[x], to=name)
+        else:
+            self.node("Identity", x, to=name)
 
 
 def _plain(op_type, **attrs):
@@ -115,6 +120,58 @@ def _flatten(b, op, x):
     b.reshape(x[0], *op.type.dims, to=op.result)
 
 
+def _deconv2d(b, op, x):
+    a = op.attrs
+    b.node("ConvTranspose", x[0], *[b.weight(w) for w in x[1:]], to=op.result, strides=a["stride"], pads=a["pad"] * 2,
+           output_padding=a["grow"], group=a["groups"])
+
+
+def _lse(b, op, x):
+    b.node("ReduceLogSumExp", x[0], b.ints(op.attrs["axis"]), to=op.result, keepdims=1)
+    _stays_headed(b, op, x)
+
+
+def _softmax(b, op, x):
+    b.node("Softmax", x[0], to=op.result, axis=op.attrs["axis"])
+    _stays_headed(b, op, x)
+
+
+def _stays_headed(b, op, x):
+    if x[0] in b.headed:
+        if op.attrs["axis"] != 4:
+            raise ir.IrError(f"{op.result}: {op.code} of attention scores along another axis than the keys")
+        b.headed[op.result] = op.type.dims
+
+
+def _heads(b, ref, heads, areas, at, dim, perm):
+    """Channels at .. at + dim of each head, first as [n,heads,dim,areas,positions]."""
+    n, c, h, w = b.shape[ref]
+    x = b.reshape(ref, n, heads, c // heads, areas, h * w // areas)
+    if dim != c // heads:
+        x = b.cut(x, 2, at, at + dim)
+    return b.node("Transpose", x, perm=perm)
+
+
+def _attn_scores(b, op, x):
+    a = op.attrs
+    q = _heads(b, x[0], a["heads"], a["areas"], a["qat"], a["dim"], [0, 3, 1, 4, 2])
+    k = _heads(b, x[1], a["heads"], a["areas"], a["kat"], a["dim"], [0, 3, 1, 2, 4])
+    if a["scale"] != 1:
+        q = b.node("Mul", q, b.floats(a["scale"]))
+    b.node("MatMul", q, k, to=op.result)
+    b.headed[op.result] = op.type.dims
+
+
+def _attn_mix(b, op, x):
+    a = op.attrs
+    v = _heads(b, x[1], b.headed[x[0]][3], a["areas"], a["at"], a["dim"], [0, 3, 1, 2, 4])
+    mixed = b.node("MatMul", v, b.node("Transpose", x[0], perm=[0, 1, 2, 4, 3]))
+    b.reshape(b.node("Transpose", mixed, perm=[0, 2, 3, 1, 4]), *op.type.dims, to=op.result)
+
+
+HEADED = {"lse", "softmax", "attn_mix"}  # what may read scores
+
+
 def _dfl_box(b, op, x):
     n, _, h, w = b.shape[x[0]]
     bins, cells = op.attrs["bins"], h * w
@@ -127,8 +184,11 @@ def _dfl_box(b, op, x):
     centre = b.const(numpy.stack(ir.cells(h, w))[None] + numpy.float32(0.5))
     low = b.node("Sub", centre, b.cut(dist, 1, 0, 2))
     high = b.node("Add", centre, b.cut(dist, 1, 2, 4))
-    middle = b.node("Mul", b.node("Add", low, high), b.floats(0.5))
-    box = b.node("Concat", middle, b.node("Sub", high, low), axis=1)
+    if op.attrs["corners"]:
+        parts = low, high
+    else:
+        parts = b.node("Mul", b.node("Add", low, high), b.floats(0.5)), b.node("Sub", high, low)
+    box = b.node("Concat", *parts, axis=1)
     b.node("Mul", box, b.floats(op.attrs["stride"]), to=op.result)
 
 
@@ -145,14 +205,17 @@ def _anchor_raw(b, op, x):
 def _anchor_box(b, op, x):
     _, _, h, w = b.shape[x[0]]
     na, stride = op.attrs["na"], op.attrs["stride"]
-    share = b.node("Sigmoid", _anchor_rows(b, op, x))
+    no, plain = b.shape[x[0]][1] // na, op.attrs["plain"]
+    raw = _anchor_rows(b, op, x)
+    share = b.node("Sigmoid", raw)
     twice = b.node("Mul", b.cut(share, 4, 0, 4), b.floats(2))
     corner = numpy.stack(ir.cells(h, w), -1).reshape(1, 1, h, w, 2) - numpy.float32(0.5)
     centre = b.node("Mul", b.node("Add", b.cut(twice, 4, 0, 2), b.const(corner)), b.floats(stride))
     side = b.cut(twice, 4, 2, 4)
     anchors = b.const(b.weights[x[1]].reshape(1, na, 1, 1, 2))
     size = b.node("Mul", b.node("Mul", side, side), anchors)
-    rows = b.node("Concat", centre, size, b.cut(share, 4, 4, b.shape[x[0]][1] // na), axis=4)
+    parts = [centre, size, b.cut(share, 4, 4, no - plain)] + ([b.cut(raw, 4, no - plain, no)] if plain else [])
+    rows = b.node("Concat", *parts, axis=4)
     b.reshape(rows, *op.type.dims, to=op.result)
 
 
@@ -176,6 +239,7 @@ EMIT = {
     "concat": lambda b, op, x: b.node("Concat", *x, to=op.result, axis=op.attrs["axis"]),
     "slice": _slice, "upsample": _upsample, "pad": _pad, "s2d": _s2d, "flatten": _flatten,
     "maxpool": _pool("MaxPool"), "avgpool": _pool("AveragePool", count_include_pad=1),
+    "deconv2d": _deconv2d, "lse": _lse, "softmax": _softmax, "attn_scores": _attn_scores, "attn_mix": _attn_mix,
     "dfl_box": _dfl_box, "anchor_raw": _anchor_raw, "anchor_box": _anchor_box, "x_box": _x_box,
 }
 
@@ -186,9 +250,11 @@ def build(net, weights, outputs):
     for op in ir.needed(net, outputs):
         if op.code not in EMIT:
             raise ir.IrError(f"{op.result}: the bench has no ONNX for {op.code}")
+        if b.headed.keys() & op.inputs and op.code not in HEADED:
+            raise ir.IrError(f"{op.result}: {op.code} of attention scores")
         EMIT[op.code](b, op, op.inputs)
     for name in outputs:
-        b.copy(net.outputs[name], name)
+        b.give(net.outputs[name], name)
 
     def info(name, type_):
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, type_.dims)

@@ -57,6 +57,58 @@ def _avgpool(net, op):
     return lambda x: F.avg_pool2d(_padded(x, a["pad"]), a["kernel"], a["stride"])
 
 
+def _deconv2d(net, op):
+    a = op.attrs
+    return lambda x, w, bias=None: F.conv_transpose2d(x, w, bias, a["stride"], a["pad"], a["grow"], a["groups"])
+
+
+def _keys_only(net, op):
+    """Scores have their heads before the queries here, which an op along the keys does not notice."""
+    if op.inputs[0] in net.headed:
+        if op.attrs["axis"] != 4:
+            raise ir.IrError(f"{op.result}: {op.code} of attention scores along another axis than the keys")
+        net.headed[op.result] = op.type.dims
+
+
+def _lse(net, op):
+    _keys_only(net, op)
+    return lambda x: x.logsumexp(op.attrs["axis"], True)
+
+
+def _softmax(net, op):
+    _keys_only(net, op)
+    return lambda x: x.softmax(op.attrs["axis"])
+
+
+def _heads(x, heads, areas, at, dim):
+    """Channels at .. at + dim of each head: [n,areas,heads,dim,positions]."""
+    n, c, h, w = x.shape
+    return x.reshape(n, heads, c // heads, areas, h * w // areas).narrow(2, at, dim).permute(0, 3, 1, 2, 4)
+
+
+def _attn_scores(net, op):
+    a = op.attrs
+    net.headed[op.result] = op.type.dims
+
+    def scores(q, k):
+        q = _heads(q, a["heads"], a["areas"], a["qat"], a["dim"])
+        k = _heads(k, a["heads"], a["areas"], a["kat"], a["dim"])
+        return (q.transpose(3, 4) * a["scale"]) @ k
+    return scores
+
+
+def _attn_mix(net, op):
+    a, heads = op.attrs, net.headed[op.inputs[0]][3]
+
+    def mix(s, v):
+        v = _heads(v, heads, a["areas"], a["at"], a["dim"])
+        return (v @ s.transpose(3, 4)).permute(0, 2, 3, 1, 4).reshape(op.type.dims)
+    return mix
+
+
+HEADED = {"lse", "softmax", "attn_mix"}  # what may read scores
+
+
 def _dfl_box(net, op):
     n, _, h, w = net.shape[op.inputs[0]]
     bins = op.attrs["bins"]
@@ -69,7 +121,8 @@ def _dfl_box(net, op):
             dist = F.conv2d(dist.transpose(2, 1).softmax(1), weight)
         near, far = dist.reshape(n, 4, h * w).chunk(2, 1)
         low, high = centre - near, centre + far
-        return torch.cat(((low + high) * 0.5, high - low), 1) * op.attrs["stride"]
+        parts = (low, high) if op.attrs["corners"] else ((low + high) * 0.5, high - low)
+        return torch.cat(parts, 1) * op.attrs["stride"]
     return box
 
 
@@ -81,14 +134,17 @@ def _anchor_rows(net, op):
 
 def _anchor_box(net, op):
     _, _, h, w = net.shape[op.inputs[0]]
-    na, stride, rows = op.attrs["na"], op.attrs["stride"], _anchor_rows(net, op)
+    na, stride, plain, rows = op.attrs["na"], op.attrs["stride"], op.attrs["plain"], _anchor_rows(net, op)
     corner = torch.from_numpy(numpy.stack(ir.cells(h, w), -1).reshape(1, 1, h, w, 2) - numpy.float32(0.5))
 
     def box(x, anchors):
-        xy, wh, rest = rows(x).sigmoid().split((2, 2, op.type.dims[2] - 4), 4)
+        raw = rows(x)
+        xy, wh, rest, last = raw.sigmoid().split((2, 2, op.type.dims[2] - 4 - plain, plain), 4)
         xy = (xy * 2 + corner) * stride
         wh = (wh * 2) ** 2 * anchors.view(1, na, 1, 1, 2)
-        return torch.cat((xy, wh, rest), 4).view(op.type.dims)
+        if plain:
+            last = raw[..., -plain:]
+        return torch.cat((xy, wh, rest, last), 4).view(op.type.dims)
     return box
 
 
@@ -119,6 +175,7 @@ BUILD = {
     "pad": lambda net, op: lambda x: _padded(x, op.attrs["pad"], op.attrs["value"]),
     "flatten": lambda net, op: lambda x: x.flatten(2),
     "maxpool": _maxpool, "avgpool": _avgpool,
+    "deconv2d": _deconv2d, "lse": _lse, "softmax": _softmax, "attn_scores": _attn_scores, "attn_mix": _attn_mix,
     "dfl_box": _dfl_box, "anchor_raw": _anchor_rows, "anchor_box": _anchor_box, "x_box": _x_box,
 }
 
@@ -141,12 +198,15 @@ class Net(torch.nn.Module):
             if ref.startswith("$"):
                 w = torch.from_numpy(weights[ref].copy())
                 self.tensors[ref] = w.contiguous(memory_format=torch.channels_last) if w.dim() == 4 else w
+        self.headed = {}  # attention scores as [n,areas,heads,queries,keys]: their IR shape
         self.steps = [self._step(op) for op in ops]
         self._release(ops)
 
     def _step(self, op):
         if op.code not in BUILD:
             raise ir.IrError(f"{op.result}: the bench has no PyTorch for {op.code}")
+        if self.headed.keys() & op.inputs and op.code not in HEADED:
+            raise ir.IrError(f"{op.result}: {op.code} of attention scores")
         return BUILD[op.code](self, op), op.inputs, op.result
 
     def _release(self, ops):
@@ -166,4 +226,7 @@ class Net(torch.nn.Module):
             values[result] = fn(*[values[ref] for ref in inputs])
             for ref in last:
                 del values[ref]
-        return tuple(values[ref] for ref in self.results)
+        return tuple(self._given(ref, values[ref]) for ref in self.results)
+
+    def _given(self, ref, x):
+        return x.transpose(2, 3).reshape(self.headed[ref]) if ref in self.headed else x
