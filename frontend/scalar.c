@@ -10,7 +10,7 @@ static const char decimal[] = "0123456789_";
 static bool is_one_of(const char *s, const char *const *words, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (strcmp(s, words[i]) == 0) return true;
+        if (*s == *words[i] && strcmp(s, words[i]) == 0) return true;
     return false;
 }
 
