@@ -9,7 +9,7 @@ kv kb_sigmoid(struct kb *b, kv x)
     kv e = kb_exp(b, negated);
     kv den = kb_fadd(b, e, kb_immf(b, 1.0));
     kv one = kb_immf(b, 1.0);
-    return kb_fdiv(b, one, den);
+    return kb_ratio(b, one, den);
 }
 
 kv emit_sigmoid(struct kb *b, const struct site *s, const kv *ix)
@@ -24,7 +24,7 @@ kv emit_silu(struct kb *b, const struct site *s, const kv *ix)
     kv negated = kb_fneg(b, x);
     kv e = kb_exp(b, negated);
     kv den = kb_fadd(b, e, kb_immf(b, 1.0));
-    return kb_fdiv(b, x, den);
+    return kb_ratio(b, x, den);
 }
 
 kv emit_relu(struct kb *b, const struct site *s, const kv *ix)

@@ -13,6 +13,9 @@
 #include "fast.def"
 #undef FAST
 
+/* Steps of a main loop that weights are fetched ahead of their use: what the second-level cache and beyond take to answer. */
+enum { CG_AHEAD = 16 };
+
 /* The only configuration of a family without knobs: `per_vector` cycles for each vector of the stored ops' elements. */
 size_t cg_list_one(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, double per_vector,
                    struct cg_config *out);

@@ -165,6 +165,7 @@ static void accumulate(struct kb *b, const struct direct *d, int vectors, kv bas
     for (int v = 0; v < vectors; v++) {
         kv wv = kb_addi(b, at, (int64_t)v * c->lanes);
         w[v] = kb_load(b, d->mem_w, kb_lane(b, wv));
+        kb_ahead(b, d->mem_w, kb_addi(b, wv, CG_AHEAD * block));
     }
     for (int64_t p = 0; p < d->pixels; p++) {
         kv xp = kb_addi(b, xj, p * c->win.stride[1] * d->step);

@@ -313,6 +313,7 @@ static void multiply(struct kb *b, const struct wino *w, int vectors, kv channel
     for (int v = 0; v < vectors; v++) {
         kv a = kb_addi(b, at, (int64_t)v * c->lanes);
         wv[v] = kb_load(b, w->mem_w, kb_lane(b, a));
+        kb_ahead(b, w->mem_w, kb_addi(b, a, CG_AHEAD * block));
     }
     for (int64_t p = 0; p < w->pixels; p++) {
         kv xp = kb_addi(b, xj, p * c->ci);

@@ -211,6 +211,23 @@ kv kb_ziphi(struct kb *b, kv x, kv y)
     return zip(b, KB_ZIPHI, x, y);
 }
 
+static bool full_vector(const struct kb *b, kv x)
+{
+    return at(b, x)->lanes > 1 && at(b, x)->lanes == b->target->lanes;
+}
+
+/* With an estimate r of 1/y and one step of Newton, r + r*(1 - y*r): its error is squared, to 2^-28. */
+kv kb_ratio(struct kb *b, kv x, kv y)
+{
+    if (!b->target->rcp14 || !full_vector(b, y)) return kb_fdiv(b, x, y);
+    kv one = kb_immf(b, 1.0);
+    kv r = wide_op(b, KB_RCPE, KB_F, KB_F, (kv[]){y}, 1);
+    kv minus = kb_fneg(b, y);
+    kv rest = kb_fma(b, minus, r, one);
+    kv better = kb_fma(b, r, rest, r);
+    return kb_fmul(b, x, better);
+}
+
 /* Horner's rule, highest coefficient first. */
 static kv polynomial(struct kb *b, kv x, const double *c, int n)
 {
@@ -237,6 +254,7 @@ kv kb_exp(struct kb *b, kv x)
     kv r = kb_fma(b, k, kb_immf(b, -0.693359375), y); /* ln2 in two parts, the first exact in few bits */
     r = kb_fma(b, k, kb_immf(b, 0.00021219444005471377), r);
     kv p = polynomial(b, r, c, (int)YIR_COUNT(c));
+    if (b->target->scalef && full_vector(b, p)) return wide_op(b, KB_SCALE, KB_F, KB_F, (kv[]){p, k}, 2);
     kv scale = wide_op(b, KB_POW2I, KB_F, KB_F, (kv[]){k}, 1);
     return kb_fmul(b, p, scale);
 }
@@ -565,6 +583,12 @@ void kb_store(struct kb *b, int mem, kv index, kv value)
                                .a = index.id,
                                .b = v.id,
                                .imm.i = wide ? b->valid : 1});
+}
+
+void kb_ahead(struct kb *b, int mem, kv index)
+{
+    YIR_ASSERT(mem >= 0 && mem < b->nmem && at(b, index)->type == KB_I && !at(b, index)->marked);
+    record(b, (struct kb_node){.code = KB_AHEAD, .mem = (uint8_t)mem, .a = index.id});
 }
 
 /* --- variables and loops ------------------------------------------------------------------------------------ */

@@ -75,6 +75,7 @@ struct kb_target {
     int vregs;        /* vector registers */
     bool has_fma;
     bool native_math; /* draws EXP, LOG, ERF; otherwise the builder decomposes them */
+    bool rcp14, scalef; /* has RCPE and SCALE on full vectors (AVX-512) */
     bool mem_splat;   /* multiply-add takes a scalar from memory as a broadcast operand (AVX-512) */
 };
 
@@ -123,6 +124,7 @@ kv kb_fmul(struct kb *b, kv x, kv y);
 kv kb_fdiv(struct kb *b, kv x, kv y);
 kv kb_fmin(struct kb *b, kv x, kv y);
 kv kb_fmax(struct kb *b, kv x, kv y);
+kv kb_ratio(struct kb *b, kv x, kv y); /* x/y for y in [1, 2^126): within 2 units in the last place */
 kv kb_fneg(struct kb *b, kv x);
 kv kb_fma(struct kb *b, kv x, kv y, kv z);
 kv kb_sqrt(struct kb *b, kv x);
@@ -163,6 +165,9 @@ int kb_mem_scratch(struct kb *b, int64_t elems); /* the largest asked for counts
 /* Element at an index. Marked index: b->lanes consecutive elements, of which b->valid are touched (others read as 0). */
 kv kb_load(struct kb *b, int mem, kv index);
 void kb_store(struct kb *b, int mem, kv index, kv value);
+
+/* Hint: the cache line of the element will be read soon. The index may lie outside. */
+void kb_ahead(struct kb *b, int mem, kv index);
 
 kv kb_var(struct kb *b, kv init);
 kv kb_get(struct kb *b, kv var);

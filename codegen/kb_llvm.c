@@ -162,6 +162,23 @@ DRAW(POW2I)
     return float_of(w, with(w, w->ll->BuildShl, bits_of(w, sum, n->lanes), 23, n->lanes), n->lanes);
 }
 
+/* On the registers of AVX-512 only: the builder asks for these where the target says it has them. */
+DRAW(RCPE)
+{
+    LLVMTypeRef type = wide(w, w->f32, n->lanes);
+    LLVMValueRef arg[] = {A, w->ll->ConstNull(type), w->ll->ConstInt(w->i16, 0xffff, 0)};
+    YIR_ASSERT(n->lanes == 16);
+    return intrinsic(w, "llvm.x86.avx512.rcp14.ps.512", NULL, 0, arg, 3);
+}
+
+DRAW(SCALE)
+{
+    LLVMTypeRef type = wide(w, w->f32, n->lanes);
+    LLVMValueRef arg[] = {A, B, w->ll->ConstNull(type), w->ll->ConstInt(w->i16, 0xffff, 0), const_i32(w, 4, 1)};
+    YIR_ASSERT(n->lanes == 16);
+    return intrinsic(w, "llvm.x86.avx512.mask.scalef.ps.512", NULL, 0, arg, 5);
+}
+
 DRAW(LOGB)
 {
     LLVMValueRef e = with(w, w->ll->BuildLShr, bits_of(w, A, n->lanes), 23, n->lanes);
@@ -289,6 +306,16 @@ DRAW(STORE)
     return NULL;
 }
 
+/* Plain pointer arithmetic: the address may lie outside the memory, which a prefetch never faults on. */
+DRAW(AHEAD)
+{
+    LLVMTypeRef element = kb_element_type(w, w->prog->mem[n->mem].dtype);
+    LLVMValueRef index = A, p = w->ll->BuildGEP2(w->b, element, w->mem[n->mem].base, &index, 1, "");
+    LLVMValueRef arg[] = {p, const_i32(w, 0, 1), const_i32(w, 3, 1), const_i32(w, 1, 1)};
+    intrinsic(w, "llvm.prefetch", &w->ptr, 1, arg, 4);
+    return NULL;
+}
+
 /* --- variables and loops
  * ------------------------------------------------------------------------------------ */
 
@@ -361,7 +388,8 @@ static LLVMValueRef (*const draws[KB_NCODE])(struct draw *w, const struct kb_nod
     [KB_IMM_F] = draw_IMM_F,   [KB_IMM_I] = draw_IMM_I, [KB_UNIT] = draw_UNIT,     [KB_LANE] = draw_LANE,
     [KB_FADD] = draw_FADD,     [KB_FSUB] = draw_FSUB,   [KB_FMUL] = draw_FMUL,     [KB_FDIV] = draw_FDIV,
     [KB_FMIN] = draw_FMIN,     [KB_FMAX] = draw_FMAX,   [KB_FNEG] = draw_FNEG,     [KB_FMA] = draw_FMA,
-    [KB_SQRT] = draw_SQRT,     [KB_RINT] = draw_RINT,   [KB_POW2I] = draw_POW2I,   [KB_LOGB] = draw_LOGB,
+    [KB_SQRT] = draw_SQRT,     [KB_RINT] = draw_RINT,   [KB_POW2I] = draw_POW2I,
+    [KB_RCPE] = draw_RCPE,     [KB_SCALE] = draw_SCALE,   [KB_LOGB] = draw_LOGB,
     [KB_SIGNIF] = draw_SIGNIF, [KB_FLT] = draw_FLT,     [KB_IADD] = draw_IADD,     [KB_ISUB] = draw_ISUB,
     [KB_IMUL] = draw_IMUL,     [KB_IDIV] = draw_IDIV,   [KB_IREM] = draw_IREM,     [KB_IMIN] = draw_IMIN,
     [KB_IMAX] = draw_IMAX,     [KB_ILT] = draw_ILT,     [KB_IEQ] = draw_IEQ,       [KB_AND] = draw_AND,
@@ -369,7 +397,7 @@ static LLVMValueRef (*const draws[KB_NCODE])(struct draw *w, const struct kb_nod
     [KB_ZIPLO] = draw_ZIPLO,   [KB_ZIPHI] = draw_ZIPHI,
     [KB_ITOF] = draw_ITOF,     [KB_FTOI] = draw_FTOI,   [KB_LOAD] = draw_LOAD,     [KB_STORE] = draw_STORE,
     [KB_VAR] = draw_VAR,       [KB_GET] = draw_GET,     [KB_SET] = draw_SET,       [KB_LOOP] = draw_LOOP,
-    [KB_END] = draw_END,
+    [KB_END] = draw_END,       [KB_AHEAD] = draw_AHEAD,
 };
 
 /* --- the function

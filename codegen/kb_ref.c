@@ -22,6 +22,7 @@ static double eval1(enum kb_code c, double a)
     case KB_FNEG: return -a;
     case KB_SQRT: return sqrt(a);
     case KB_RINT: return nearbyint(a);
+    case KB_RCPE: return 1 / a;
     case KB_POW2I: return isfinite(a) ? ldexp(1.0, (int)a) : a;
     case KB_EXP: return exp(a);
     case KB_LOG: return log(a);
@@ -40,6 +41,7 @@ static double eval2(enum kb_code c, double a, double b)
     case KB_FSUB: return a - b;
     case KB_FMUL: return a * b;
     case KB_FDIV: return a / b;
+    case KB_SCALE: return isfinite(b) ? ldexp(a, (int)b) : a * b;
     case KB_FMIN: return a < b ? a : b;
     case KB_FMAX: return a > b ? a : b;
     case KB_FLT: return a < b;
@@ -155,6 +157,7 @@ static uint32_t step(struct eval *e, uint32_t id)
     case KB_FTOI: e->ireg[id] = (int64_t)e->reg[e->slot[n->a]]; break;
     case KB_SELECT: run_select(e, id); break;
     case KB_LOAD: run_load(e, id); break;
+    case KB_AHEAD: break;
     case KB_STORE: run_store(e, id); break;
     case KB_VAR: copy_value(e, id, n->a, n->lanes); break;
     case KB_GET: copy_value(e, id, n->a, n->lanes); break;

@@ -30,7 +30,7 @@ static void print_node(struct yir_str *out, const struct kb *b, uint32_t id, int
     if (n->type != KB_VOID) yir_str_fmt(out, "v%u = ", id);
     yir_str_fmt(out, "%s", code_name[n->code]);
     if (n->lanes > 1) yir_str_fmt(out, ".%u", n->lanes);
-    if (n->code == KB_LOAD || n->code == KB_STORE) yir_str_fmt(out, " m%u", n->mem);
+    if (n->code == KB_LOAD || n->code == KB_STORE || n->code == KB_AHEAD) yir_str_fmt(out, " m%u", n->mem);
     const uint32_t operand[] = {n->a, n->b, n->c};
     for (int k = 0; k < code_in[n->code]; k++) yir_str_fmt(out, " v%u", operand[k]);
     if (n->code == KB_IMM_F) yir_str_fmt(out, " %.17g", n->imm.f);
@@ -77,7 +77,7 @@ void kb_check(const struct kb *b)
         const struct kb_node *n = &b->node[id];
         YIR_ASSERT(n->code > KB_NONE && n->code < KB_NCODE);
         check_operands(b, id, open, depth);
-        if (n->code == KB_LOAD || n->code == KB_STORE) YIR_ASSERT(n->mem < b->nmem);
+        if (n->code == KB_LOAD || n->code == KB_STORE || n->code == KB_AHEAD) YIR_ASSERT(n->mem < b->nmem);
         if (n->code == KB_LOOP) {
             YIR_ASSERT(depth < (int)YIR_COUNT(open) && n->imm.i > 0);
             open[depth++] = id;
