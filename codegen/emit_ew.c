@@ -5,11 +5,7 @@
 
 kv kb_sigmoid(struct kb *b, kv x)
 {
-    kv negated = kb_fneg(b, x);
-    kv e = kb_exp(b, negated);
-    kv den = kb_fadd(b, e, kb_immf(b, 1.0));
-    kv one = kb_immf(b, 1.0);
-    return kb_ratio(b, one, den);
+    return kb_logistic(b, x, kb_immf(b, 1.0));
 }
 
 kv emit_sigmoid(struct kb *b, const struct site *s, const kv *ix)
@@ -21,10 +17,7 @@ kv emit_sigmoid(struct kb *b, const struct site *s, const kv *ix)
 kv emit_silu(struct kb *b, const struct site *s, const kv *ix)
 {
     kv x = kb_arg(b, s, 0, ix);
-    kv negated = kb_fneg(b, x);
-    kv e = kb_exp(b, negated);
-    kv den = kb_fadd(b, e, kb_immf(b, 1.0));
-    return kb_ratio(b, x, den);
+    return kb_logistic(b, x, x);
 }
 
 kv emit_relu(struct kb *b, const struct site *s, const kv *ix)

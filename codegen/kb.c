@@ -239,6 +239,27 @@ static kv polynomial(struct kb *b, kv x, const double *c, int n)
     return p;
 }
 
+/* e^-x as 2^floor(t) * 2^frac(t), t = -x*log2(e), 2^r on [0, 1) interpolated at Chebyshev nodes, degree 5: relative error 1e-7,
+ * and |t| * 6e-8 from rounding t, which counts where the result is small. t is held under 126, where all is finite. */
+static kv exp2_parts(struct kb *b, kv x)
+{
+    static const double c[] = {0.0018937540582209126, 0.008949590423294776, 0.05586033707728194,
+                               0.24014181820143185,   0.6931544896632322,   0.9999998983500243};
+    kv t = kb_fmul(b, x, kb_immf(b, -1.4426950408889634));
+    kv low = kb_fmin(b, kb_immf(b, 126.0), t);
+    kv r = wide_op(b, KB_FRAC, KB_F, KB_F, (kv[]){low}, 1);
+    kv p = polynomial(b, r, c, (int)YIR_COUNT(c));
+    return wide_op(b, KB_SCALE, KB_F, KB_F, (kv[]){p, low}, 2);
+}
+
+kv kb_logistic(struct kb *b, kv x, kv y)
+{
+    bool quick = b->target->scalef && full_vector(b, x);
+    kv e = quick ? exp2_parts(b, x) : kb_exp(b, kb_fneg(b, x));
+    kv den = kb_fadd(b, e, kb_immf(b, 1.0));
+    return kb_ratio(b, y, den);
+}
+
 /* exp by 2^k * p(r), r in [-ln2/2, ln2/2]: p interpolates at Chebyshev nodes, degree 6, relative error 2e-8 in float.
  * Arguments are clamped to [-87.3, 87.3], where the result and 1 / (1 + result) are normal floats: subnormal scores of
  * saturated sigmoids cost hundreds of cycles each. NaN passes. */

@@ -124,6 +124,7 @@ kv kb_fmul(struct kb *b, kv x, kv y);
 kv kb_fdiv(struct kb *b, kv x, kv y);
 kv kb_fmin(struct kb *b, kv x, kv y);
 kv kb_fmax(struct kb *b, kv x, kv y);
+kv kb_logistic(struct kb *b, kv x, kv y); /* y / (1 + e^-x): sigmoid for y = 1, silu for y = x; relative error under 1e-6 */
 kv kb_ratio(struct kb *b, kv x, kv y); /* x/y for y in [1, 2^126): within 2 units in the last place */
 kv kb_fneg(struct kb *b, kv x);
 kv kb_fma(struct kb *b, kv x, kv y, kv z);

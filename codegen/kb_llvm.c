@@ -171,6 +171,15 @@ DRAW(RCPE)
     return intrinsic(w, "llvm.x86.avx512.rcp14.ps.512", NULL, 0, arg, 3);
 }
 
+/* Of the immediate: round down, no scaling; 4 is the current rounding mode. */
+DRAW(FRAC)
+{
+    LLVMTypeRef type = wide(w, w->f32, n->lanes);
+    LLVMValueRef arg[] = {A, const_i32(w, 1, 1), w->ll->ConstNull(type), w->ll->ConstInt(w->i16, 0xffff, 0), const_i32(w, 4, 1)};
+    YIR_ASSERT(n->lanes == 16);
+    return intrinsic(w, "llvm.x86.avx512.mask.reduce.ps.512", NULL, 0, arg, 5);
+}
+
 DRAW(SCALE)
 {
     LLVMTypeRef type = wide(w, w->f32, n->lanes);
@@ -389,7 +398,7 @@ static LLVMValueRef (*const draws[KB_NCODE])(struct draw *w, const struct kb_nod
     [KB_FADD] = draw_FADD,     [KB_FSUB] = draw_FSUB,   [KB_FMUL] = draw_FMUL,     [KB_FDIV] = draw_FDIV,
     [KB_FMIN] = draw_FMIN,     [KB_FMAX] = draw_FMAX,   [KB_FNEG] = draw_FNEG,     [KB_FMA] = draw_FMA,
     [KB_SQRT] = draw_SQRT,     [KB_RINT] = draw_RINT,   [KB_POW2I] = draw_POW2I,
-    [KB_RCPE] = draw_RCPE,     [KB_SCALE] = draw_SCALE,   [KB_LOGB] = draw_LOGB,
+    [KB_RCPE] = draw_RCPE,     [KB_FRAC] = draw_FRAC,   [KB_SCALE] = draw_SCALE,   [KB_LOGB] = draw_LOGB,
     [KB_SIGNIF] = draw_SIGNIF, [KB_FLT] = draw_FLT,     [KB_IADD] = draw_IADD,     [KB_ISUB] = draw_ISUB,
     [KB_IMUL] = draw_IMUL,     [KB_IDIV] = draw_IDIV,   [KB_IREM] = draw_IREM,     [KB_IMIN] = draw_IMIN,
     [KB_IMAX] = draw_IMAX,     [KB_ILT] = draw_ILT,     [KB_IEQ] = draw_IEQ,       [KB_AND] = draw_AND,

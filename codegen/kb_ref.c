@@ -23,6 +23,7 @@ static double eval1(enum kb_code c, double a)
     case KB_SQRT: return sqrt(a);
     case KB_RINT: return nearbyint(a);
     case KB_RCPE: return 1 / a;
+    case KB_FRAC: return a - floor(a);
     case KB_POW2I: return isfinite(a) ? ldexp(1.0, (int)a) : a;
     case KB_EXP: return exp(a);
     case KB_LOG: return log(a);
@@ -41,7 +42,7 @@ static double eval2(enum kb_code c, double a, double b)
     case KB_FSUB: return a - b;
     case KB_FMUL: return a * b;
     case KB_FDIV: return a / b;
-    case KB_SCALE: return isfinite(b) ? ldexp(a, (int)b) : a * b;
+    case KB_SCALE: return isfinite(b) ? ldexp(a, (int)floor(b)) : a * b;
     case KB_FMIN: return a < b ? a : b;
     case KB_FMAX: return a > b ? a : b;
     case KB_FLT: return a < b;
