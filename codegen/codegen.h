@@ -34,7 +34,7 @@ struct cg_kernel;
 struct cg_object_store;
 
 /* One legal way to make a kernel. */
-#define CG_KNOBS   4
+#define CG_KNOBS   6
 #define CG_GENERIC (-1)
 struct cg_config {
     int family;             /* row of fast.def, or CG_GENERIC */

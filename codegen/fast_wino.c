@@ -1,4 +1,5 @@
-/* Winograd convolution: 3x3, stride 1, by F(m x m, 3 x 3), m = 4 or 2. A unit is a block of tiles of m x m outputs. Their input
+/* Winograd convolution: 3x3, stride 1, by F(m x m, 3 x 3), m = 4 or 2. A unit is a block of tiles of m x m outputs, for one part
+ * of the output channels (parts share out the weights where a small map has many of them). Their input
  * windows of (m+2)^2 pixels are transformed into scratch, channels as vectors; then, for a block of output channels, each of the
  * (m+2)^2 frequencies is a small matrix product over tiles x channels in registers; the sums are transformed back and finished
  * by the epilogue. Multiplies 2.25 (m = 2) or 4 (m = 4) times less than the direct way. Points 0, 1, -1, 2, -2 and infinity. */
@@ -13,6 +14,7 @@ struct wino {
     int64_t unit;           /* tiles of a unit */
     int64_t pixels;         /* register block: tiles ... */
     int vectors;            /* ... and vectors of channels */
+    int64_t parts, part;    /* parts of the output channels; channels of each */
     int64_t plane_x;        /* scratch: transformed input [n*n][unit][ci], planes this far apart ... */
     int64_t at_sums;        /* ... then from here sums of a channel block [n*n][unit][vectors * lanes] ... */
     int64_t plane_sums;     /* ... with planes this far apart ... */
@@ -47,60 +49,88 @@ static int64_t scratch_elems(const struct wino *w)
     return w->at_half + (int64_t)w->n * w->n * w->c.lanes;
 }
 
-static struct wino wino_of(const struct conv *c, int m, int64_t unit, int64_t pixels, int vectors)
+static struct wino wino_of(const struct conv *c, int m, int64_t unit, int64_t pixels, int vectors, int64_t parts)
 {
     struct wino w = {.c = *c, .m = m, .n = m + 2, .unit = unit, .pixels = pixels, .vectors = vectors};
     w.across = (c->ow + m - 1) / m;
     w.tiles = w.across * ((c->oh + m - 1) / m);
+    int64_t block = (int64_t)vectors * c->lanes, blocks = (c->co + block - 1) / block;
+    w.part = (blocks + parts - 1) / parts * block;
+    w.parts = (c->co + w.part - 1) / w.part;
     lay_out(&w);
     return w;
 }
 
 /* --- configurations ----------------------------------------------------------------------------------------- */
 
+/* Measured on AVX-512. Weights stream beside the products at so many cycles a cache line: from beyond the second-level cache the
+ * first time, and always when they are too many for it. Transforms cost more where what they write or read is not in the first-level
+ * cache. */
 static double config_cycles(const struct wino *w)
 {
+    enum { L1_BYTES = 40 * 1024, L2_BYTES = 1200 * 1024 };
+    const double far = 8, near = 1;
     const struct conv *c = &w->c;
-    double nn = w->n * w->n, v = w->vectors, p = (double)w->pixels, ci = (double)c->ci;
-    double units = (double)((w->tiles + w->unit - 1) / w->unit), tiles = (double)w->unit;
+    double nn = w->n * w->n, v = w->vectors, p = (double)w->pixels, ci = (double)c->ci, tiles = (double)w->unit;
+    double runs = (double)((w->tiles + w->unit - 1) / w->unit), parts = (double)w->parts;
     double in_vectors = (double)((c->ci + c->lanes - 1) / c->lanes), out_vectors = (double)((c->co + c->lanes - 1) / c->lanes);
-    double load = (v + p) / 2, step = v * p / 2 > load ? v * p / 2 : load;
+    double step = v * p / 2 > (v + p) / 2 ? v * p / 2 : (v + p) / 2;
     if (step < 4) step = 4;
     if (v * p + v > c->t->vregs - 6) step *= 1.12;
-    double block = step * ci + 14 + v * p;
-    double blocks = nn * (double)((w->unit + w->pixels - 1) / w->pixels) * out_vectors / v;
-    double in = tiles * in_vectors * nn * 4.2, out = tiles * out_vectors * (nn * 3.2 + w->m * w->m * cg_epilogue_cycles(c));
-    double weights = nn * ci * (double)c->co * 4, line = weights > 1.2e6 ? 7 : 1.5; /* beyond the second-level cache */
-    return units * (blocks * block + in + out + weights / 64 * line + 200);
+    double products = nn * (double)((w->unit + w->pixels - 1) / w->pixels) * out_vectors / v * (step * ci + 14 + v * p);
+    double lines = nn * ci * (double)c->co * 4 / 64, again = lines * 64 > L2_BYTES ? far : near;
+    double in = tiles * in_vectors * nn * (nn * tiles * ci * 4 > L1_BYTES ? 5.4 : 4.2);
+    double out = nn * (nn * tiles * v * c->lanes * 4 > L1_BYTES ? 4.4 : 3.2);
+    out = tiles * out_vectors * (out + w->m * w->m * cg_epilogue_cycles(c));
+    return lines * (far + (runs - 1) * again) + runs * (products + parts * in + out + parts * 200);
 }
 
-/* Units of about equal size, register blocks of about equal size in them. */
-static size_t list_units(const struct conv *c, int m, struct cg_config *out, size_t n, size_t most)
+struct list {
+    const struct conv *c;
+    int m;
+    struct cg_config *out;
+    size_t n, most;
+};
+
+/* Register blocks of about equal size in a unit. */
+static void list_blocks(struct list *l, int64_t unit, int64_t parts)
 {
-    enum { CACHE_ELEMS = 320 * 1024, MOST_TILES = 160 };
-    struct wino w = wino_of(c, m, 1, 1, 1);
-    int64_t before = 0;
-    for (int64_t units = (w.tiles + MOST_TILES - 1) / MOST_TILES; units <= w.tiles; units++) {
-        int64_t unit = (w.tiles + units - 1) / units;
-        if (unit == before || (units < 2 && w.tiles > 1)) continue;
-        before = unit;
-        if (unit < 6 && units > 2) break;
-        for (int vectors = 1; vectors <= 2; vectors++) {
-            int64_t high = (c->t->vregs - vectors - (c->t->mem_splat ? 0 : 1)) / vectors, last = 0;
-            if (high > MAX_PIXELS) high = MAX_PIXELS;
-            if (vectors == 2 && c->co <= c->lanes) continue;
-            for (int64_t p = high; p >= (high + 1) / 2 && n < most; p--) {
-                int64_t blocks = (unit + p - 1) / p, pixels = (unit + blocks - 1) / blocks;
-                if (pixels == last) continue;
-                last = pixels;
-                struct wino t = wino_of(c, m, unit, pixels, vectors);
-                if (scratch_elems(&t) > CACHE_ELEMS) continue;
-                out[n++] = (struct cg_config){.knob = {m, (int32_t)unit, (int32_t)pixels, vectors}, .cycles = config_cycles(&t)};
-            }
+    enum { CACHE_ELEMS = 320 * 1024 };
+    const struct conv *c = l->c;
+    for (int vectors = 1; vectors <= 2; vectors++) {
+        int64_t high = (c->t->vregs - vectors - (c->t->mem_splat ? 0 : 1)) / vectors, last = 0;
+        if (high > MAX_PIXELS) high = MAX_PIXELS;
+        if ((vectors == 2 && c->co <= c->lanes) || c->co < parts * vectors * c->lanes) continue;
+        for (int64_t p = high; p >= (high + 1) / 2 && l->n < l->most; p--) {
+            int64_t blocks = (unit + p - 1) / p, pixels = (unit + blocks - 1) / blocks;
+            if (pixels == last) continue;
+            last = pixels;
+            struct wino w = wino_of(c, l->m, unit, pixels, vectors, parts);
+            if (scratch_elems(&w) > CACHE_ELEMS || w.parts != parts) continue;
+            l->out[l->n++] = (struct cg_config){.knob = {l->m, (int32_t)unit, (int32_t)pixels, vectors, (int32_t)parts},
+                                                .cycles = config_cycles(&w)};
         }
-        if (n > most / 2) n = cg_best_configs(out, n, most / 3);
     }
-    return n;
+}
+
+/* Units of about equal size, at least four to share out where the map has as many tiles. */
+static void list_units(struct list *l)
+{
+    enum { MOST_TILES = 160, FEWEST_TILES = 6, UNITS = 4 };
+    struct wino w = wino_of(l->c, l->m, 1, 1, 1, 1);
+    int64_t before = 0;
+    for (int64_t runs = (w.tiles + MOST_TILES - 1) / MOST_TILES; runs <= w.tiles; runs++) {
+        int64_t unit = (w.tiles + runs - 1) / runs;
+        if (unit == before) continue;
+        if (unit < FEWEST_TILES && before) break;
+        before = unit;
+        for (int64_t parts = 1; parts <= 8; parts *= 2) {
+            if (runs * parts < UNITS) continue;
+            list_blocks(l, unit, parts);
+            if (runs >= UNITS) break;
+        }
+        if (l->n > l->most / 2) l->n = cg_best_configs(l->out, l->n, l->most / 3);
+    }
 }
 
 size_t list_conv_wino(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
@@ -109,13 +139,15 @@ size_t list_conv_wino(const struct yir_func *f, uint32_t first, uint32_t last, c
     struct conv c;
     struct cg_config all[256];
     cg_conv_of(f, first, last, t, &c);
-    size_t n = list_units(&c, 2, all, 0, YIR_COUNT(all));
-    n = cg_best_configs(all, n, 6);
-    n = list_units(&c, 4, all, n, YIR_COUNT(all));
-    n = cg_best_configs(all, n, most < 24 ? most : 24);
-    if (!n) { /* a map so small or channels so many that no unit fits the cache: the smallest one all the same */
-        struct wino w = wino_of(&c, 2, 1, 1, 1);
-        all[n++] = (struct cg_config){.knob = {2, 1, 1, 1}, .cycles = config_cycles(&w)};
+    struct list l = {&c, 2, all, 0, YIR_COUNT(all)};
+    list_units(&l);
+    l.n = cg_best_configs(all, l.n, 6);
+    l.m = 4;
+    list_units(&l);
+    size_t n = cg_best_configs(all, l.n, most < 24 ? most : 24);
+    if (!n) { /* channels so many that no unit fits the cache: the smallest one all the same */
+        struct wino w = wino_of(&c, 2, 1, 1, 1, 1);
+        all[n++] = (struct cg_config){.knob = {2, 1, 1, 1, 1}, .cycles = config_cycles(&w)};
     }
     for (size_t i = 0; i < n; i++) out[i] = all[i];
     return n;
@@ -401,28 +433,40 @@ static void channel_block(struct kb *b, const struct wino *w, int whole, int res
     kb_end(b);
 }
 
+/* All channels of the unit's part. What is left after whole blocks belongs to the last part. */
+static void channel_blocks(struct kb *b, const struct wino *w, kv part)
+{
+    const struct conv *c = &w->c;
+    int64_t block = (int64_t)w->vectors * c->lanes, whole = c->co / block * block, rest = c->co % block;
+    if (whole) {
+        kv lo = kb_muli(b, part, w->part), end = kb_addi(b, lo, w->part), hi = kb_imin(b, end, kb_immi(b, whole));
+        kv ch = kb_loop(b, lo, hi, block);
+        channel_block(b, w, w->vectors, 0, ch);
+        kb_end(b);
+    }
+    if (!rest) return;
+    cg_if(b, kb_ieq(b, part, kb_immi(b, w->parts - 1)));
+    channel_block(b, w, (int)(rest / c->lanes), (int)(rest % c->lanes), kb_immi(b, whole));
+    kb_end(b);
+}
+
 void emit_fast_conv_wino(struct kb *b, struct cg_kernel *k)
 {
     struct conv c;
     const int32_t *knob = k->config.knob;
     cg_conv_of(b->f, k->first, k->last, b->target, &c);
-    struct wino w = wino_of(&c, knob[0], knob[1], knob[2], knob[3]);
-    kv u;
-    cg_split_unit(b, (w.tiles + w.unit - 1) / w.unit, &w.batch, &u);
-    kv tile = kb_muli(b, u, w.unit);
+    struct wino w = wino_of(&c, knob[0], knob[1], knob[2], knob[3], knob[4]);
+    kv u, parts = kb_immi(b, w.parts);
+    cg_split_unit(b, (w.tiles + w.unit - 1) / w.unit * w.parts, &w.batch, &u);
+    kv run = kb_idiv(b, u, parts), part = kb_irem(b, u, parts), tile = kb_muli(b, run, w.unit);
     w.tile0 = kb_imin(b, tile, kb_immi(b, w.tiles - w.unit));
     w.mem_x = kb_mem_value(b, c.x);
     w.scratch = kb_mem_scratch(b, scratch_elems(&w));
-    int64_t block = (int64_t)w.vectors * c.lanes, whole = c.co / block, rest = c.co % block;
-    w.mem_w = kb_mem_weight(b, c.w, w.m == 4 ? KB_PACK_WINO4 : KB_PACK_WINO2, (int32_t)block);
-    if (yir_kind(c.bias) != YIR_NIL) w.mem_bias = kb_mem_weight(b, c.bias, KB_PACK_OBLOCK, (int32_t)block);
+    int32_t block = (int32_t)(w.vectors * c.lanes);
+    w.mem_w = kb_mem_weight(b, c.w, w.m == 4 ? KB_PACK_WINO4 : KB_PACK_WINO2, block);
+    if (yir_kind(c.bias) != YIR_NIL) w.mem_bias = kb_mem_weight(b, c.bias, KB_PACK_OBLOCK, block);
     transform_input(b, &w);
     b->lanes = b->valid = c.lanes;
-    if (whole) {
-        kv ch = kb_loop(b, kb_immi(b, 0), kb_immi(b, whole * block), block);
-        channel_block(b, &w, w.vectors, 0, ch);
-        kb_end(b);
-    }
-    if (rest) channel_block(b, &w, (int)(rest / c.lanes), (int)(rest % c.lanes), kb_immi(b, whole * block));
+    channel_blocks(b, &w, part);
     b->lanes = b->valid = 1;
 }

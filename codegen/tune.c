@@ -23,6 +23,7 @@ static const struct mode {
 
 struct group {
     const char *text;                     /* op_text */
+    const char *label;                    /* of its first kernel */
     size_t len;
     struct cg_config candidate[MOST_VARIANTS];
     int ncandidate, kernels;
@@ -162,7 +163,8 @@ static void collect(struct tuner *w)
     o.choose_user = w;
     w->now = -1;
     w->of_kernel = yir_alloc_n(w->arena, w->f->nkernel + 1u, sizeof *w->of_kernel);
-    cg_kernels(w->arena, w->f, w->t, &o);
+    struct cg_program *p = cg_kernels(w->arena, w->f, w->t, &o);
+    for (uint32_t i = p->nkernel; i-- > 0;) w->group[w->of_kernel[i]]->label = p->kernel[i].label;
 }
 
 /* --- variants ----------------------------------------------------------------------------------------------- */
@@ -336,6 +338,12 @@ static int measure(struct tuner *w, int nvariant)
     return rounds;
 }
 
+static void report(const struct tuner *w, const struct group *g, int n)
+{
+    for (int v = 0; v < n && w->o->report; v++)
+        w->o->report(w->o->user, g->label, cg_config_text(w->arena, &g->candidate[v]), g->candidate[v].cycles, g->median[v]);
+}
+
 static void pick_winners(struct tuner *w, int nvariant, int rounds)
 {
     for (size_t i = 0; i < w->ngroup; i++) {
@@ -343,6 +351,7 @@ static void pick_winners(struct tuner *w, int nvariant, int rounds)
         if (!g->open) continue;
         int n = g->ncandidate < nvariant ? g->ncandidate : nvariant;
         for (int v = 0; v < n; v++) g->median[v] = median(g->ms[v], rounds);
+        report(w, g, n);
         for (int v = 1; v < n; v++)
             if (g->median[v] < g->median[g->chosen] && g->median[v] < MARGIN * g->median[0]) g->chosen = v;
     }

@@ -21,6 +21,8 @@ struct cg_tune_opts {
     /* Compiles f under these options to a module, in malloc's memory. -1 after reporting. */
     int (*make)(void *user, const struct cg_opts *o, void **bytes, size_t *size);
     void (*progress)(void *user, const char *what, int done, int total, double seconds_left); /* may be NULL */
+    /* Each candidate measured, with the label of its first kernel and the predicted cycles; may be NULL. */
+    void (*report)(void *user, const char *label, const char *config, double cycles, double ms);
     void *user;
 };
 

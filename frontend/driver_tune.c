@@ -135,6 +135,12 @@ static void tune_progress(void *user, const char *what, int done, int total, dou
     call_progress(m->k, text, done, total);
 }
 
+static void tell_candidate(void *user, const char *label, const char *config, double cycles, double ms)
+{
+    struct call *k = ((struct making *)user)->k;
+    if (k->o->dump) k->o->dump(k->o->user, "candidate", yir_format(k->arena, "%9.4f ms, %11.0f cycles predicted: %s, %s", ms, cycles, config, label));
+}
+
 static void tell_tuned(struct call *k, const struct cg_tuned *t)
 {
     struct yir_str s = {.arena = k->arena};
@@ -155,6 +161,7 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, str
                              .db = records,
                              .make = make_candidate,
                              .progress = tune_progress,
+                             .report = k->o->tune_report ? tell_candidate : NULL,
                              .user = &m};
     if (cg_tune(k->arena, k->diags, b->fused, &b->target, co, &o, &tuned)) return -1;
     co->choose = tuned.choose;

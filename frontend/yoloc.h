@@ -64,6 +64,7 @@ typedef struct yoloc_opts {
     int tune;                /* 0: predicted kernels; 1: measure the likely ones here; 2: measure more of them */
     double tune_budget;      /* seconds; 0: the mode's own */
     int tune_threads;        /* that the network will run on; 0: one for each core */
+    int tune_report;         /* dump what each candidate took */
     int cache;               /* 1: keep and reuse tuning records, kernels and whole modules in the user's cache folder */
     const char *cache_dir;   /* another folder; NULL: YOLOC_CACHE_DIR, else the user's */
     const char *head;        /* which of two sets of branches gives the boxes: "one2many" (NULL too; overlaps are suppressed

@@ -76,14 +76,15 @@ static int apply_tuning(yoloc_opts *o, const struct cli_build *b, struct cli_err
     o->cache = b->caching && !b->no_cache;
     o->cache_dir = b->cache_dir;
     o->tune_threads = b->tune_threads;
+    o->tune_report = b->tune_report;
     if (b->no_cache && b->cache_dir)
         return cli_fail(e, CLI_USAGE, "--cache-dir has no meaning with --no-cache");
     while (b->tune && o->tune < 3 && strcmp(b->tune, modes[o->tune]) != 0)
         o->tune++;
     if (o->tune == 3)
         return cli_fail(e, CLI_USAGE, "--tune %s: expected off, fast or full", b->tune);
-    if (!o->tune && (b->tune_budget || b->tune_threads))
-        return cli_fail(e, CLI_USAGE, "--tune-budget and --tune-threads have a meaning only with --tune fast or full");
+    if (!o->tune && (b->tune_budget || b->tune_threads || b->tune_report))
+        return cli_fail(e, CLI_USAGE, "--tune-budget, --tune-threads and --tune-report have a meaning only with --tune fast or full");
     if (b->tune_budget && (o->tune_budget = read_time(b->tune_budget)) <= 0)
         return cli_fail(e, CLI_USAGE, "--tune-budget %s: expected a time such as 30s, 500ms or 2m", b->tune_budget);
     return 0;

@@ -22,7 +22,7 @@ struct cli_build {
     int nc, batch, layers, no_fast, checked, no_fuse, no_reuse, strip, allow_bad_crc, strict;
     int verify_each, pass_limit, time_passes;
     const char *tune, *tune_budget, *cache_dir; /* tune: off, fast, full */
-    int tune_threads, no_cache, caching; /* caching: this command uses the caches */
+    int tune_threads, tune_report, no_cache, caching; /* caching: this command uses the caches */
     struct cli_texts limit;             /* as given */
     const struct cli_limits *limits;    /* read already, or NULL: `limit` is what counts */
 };
@@ -61,6 +61,8 @@ struct cli_build {
      .help = "end tuning after about this long: 30s, 500ms, 2m (default 20s for fast, 5m for full)"}, \
     {.name = "tune-threads", .value = CLI_INT, .at = CLI_BUILD_AT(S, tune_threads), .low = 1, .high = 1024, .metavar = "N", \
      .help = "tune for this many CPU threads; else one for each core"}, \
+    {.name = "tune-report", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, tune_report), \
+     .help = "print the time of each candidate measured on stderr"}, \
     {.name = "no-cache", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, no_cache), \
      .help = "neither use nor keep tuning records, kernels and modules in the user's cache folder"}, \
     {.name = "cache-dir", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, cache_dir), .metavar = "DIR", \
