@@ -1,6 +1,7 @@
 /* Ops that only move elements, and those at the edge of the network. */
 #include "site.h"
 
+#include <math.h>
 #include <string.h>
 
 kv emit_concat(struct kb *b, const struct site *s, const kv *ix)
@@ -87,13 +88,37 @@ kv emit_flatten(struct kb *b, const struct site *s, const kv *ix)
     return kb_arg(b, s, 0, (kv[]){ix[0], ix[1], y, x});
 }
 
-/* A true division: pixel / 255 has a rounding of its own, which a product with 1/255 lacks. */
+/* A byte times r = 1/div and one step of correction is the division, rounded as that, for each of the 256: then it need not be
+ * a division. A product alone would round otherwise. */
+static bool product_divides(const struct kb *b, float div, float r)
+{
+    for (int v = 0; v < 256; v++) {
+        float x = (float)v, q = x * r;
+        float rest = b->target->has_fma ? fmaf(-q, div, x) : -q * div + x;
+        float y = b->target->has_fma ? fmaf(rest, r, q) : rest * r + q;
+        if (y != x / div) return false;
+    }
+    return true;
+}
+
+kv kb_pixel(struct kb *b, kv pixel, const struct yir_a_image *a)
+{
+    float r = 1 / a->div;
+    if (a->div == 1) return pixel;
+    if (!product_divides(b, a->div, r)) return kb_fdiv(b, pixel, kb_immf(b, (double)a->div));
+    kv inverse = kb_immf(b, (double)r);
+    kv q = kb_fmul(b, pixel, inverse);
+    kv minus = kb_fneg(b, q);
+    kv rest = kb_fma(b, minus, kb_immf(b, (double)a->div), pixel);
+    return kb_fma(b, rest, inverse, q);
+}
+
 kv emit_image(struct kb *b, const struct site *s, const kv *ix)
 {
     const struct yir_a_image *a = kb_attr(s);
     kv c = a->bgr ? kb_isub(b, kb_immi(b, 2), ix[1]) : ix[1];
     kv pixel = kb_arg(b, s, 0, (kv[]){ix[0], ix[2], ix[3], c});
-    return kb_fdiv(b, pixel, kb_immf(b, (double)a->div));
+    return kb_pixel(b, pixel, a);
 }
 
 /* Always a view: both operands live in its memory, and only one of them is computed in a run. */

@@ -237,6 +237,104 @@ static void pack_parts(struct kb *b, struct packer *k, yir_ref x)
     }
 }
 
+/* --- packing whole rows ------------------------------------------------------------------------------------- */
+
+/* Where a row of the map is one run of elements, or one in each plane. */
+struct run_source {
+    yir_ref r;                 /* in memory */
+    enum cg_order order;
+    int64_t elems, planes;     /* of a run; runs of a row */
+    const struct yir_a_image *image; /* the run is of bytes of a picture, else NULL */
+};
+
+/* The pixels of all rows and planes are dense where the reference lies. */
+static bool dense(const struct yir_func *f, yir_ref r)
+{
+    int64_t want[YIR_MAX_RANK];
+    const struct yir_tdesc *d = yir_desc(f, r);
+    if (yir_kind(r) == YIR_INP) return true;
+    if (yir_kind(r) != YIR_VAL) return false;
+    yir_dense_strides(d, want);
+    const int64_t *stride = f->place[yir_index(r)].stride;
+    return stride[1] == want[1] && stride[2] == want[2] && stride[3] == want[3];
+}
+
+static bool find_runs(const struct kb *b, yir_ref x, const struct cg_window *w, int64_t align, struct run_source *s)
+{
+    const struct yir_func *f = b->f;
+    const struct yir_tdesc *d = yir_desc(f, x);
+    *s = (struct run_source){.r = x, .order = CG_CHANNELS, .elems = d->dim[1], .planes = 1};
+    if (yir_kind(x) != YIR_VAL) return false;
+    if (cg_in_memory(f, b->kernel, x))
+        return cg_adjacent(f, x) && d->dim[1] % align == 0 && f->place[yir_index(x)].stride[3] == d->dim[1];
+    const struct yir_op *o = yir_opof(f, x);
+    if (align != 1 || (o->code != YIR_image && o->code != YIR_cast)) return false;
+    s->r = yir_src(f, yir_index(x), 0);
+    if (!cg_in_memory(f, b->kernel, s->r) || !dense(f, s->r)) return false;
+    if (o->code == YIR_image) {
+        s->image = yir_attrs(f, yir_index(x));
+        if (s->image->bgr) s->order = CG_REVERSED;
+        return true;
+    }
+    s->order = CG_PLANES;
+    s->elems = 1;
+    s->planes = d->dim[1];
+    /* Callers take all lines of a 1x1 window for one run of pixels. */
+    return yir_desc(f, s->r)->layout == YIR_NCHW && w->dil[0] == 1 && w->kernel[0] * w->kernel[1] > 1;
+}
+
+struct run {
+    const struct packer *k;
+    const struct run_source *s;
+    int mem;
+    kv from, to; /* first element in memory, and in the scratch */
+};
+
+static void pack_run(struct kb *b, void *ctx, kv i)
+{
+    const struct run *r = ctx;
+    kv at = kb_iadd(b, r->from, i);
+    kv v = kb_load(b, r->mem, at);
+    if (r->s->image) v = kb_pixel(b, v, r->s->image);
+    kv kept = kb_select(b, r->k->row_in, v, kb_immf(b, 0.0));
+    kv where = kb_iadd(b, r->to, i);
+    kb_store(b, r->k->p.mem, where, kept);
+}
+
+static void zero_run(struct kb *b, void *ctx, kv i)
+{
+    const struct run *r = ctx;
+    kv where = kb_iadd(b, r->to, i);
+    kb_store(b, r->k->p.mem, where, kb_immf(b, 0.0));
+}
+
+/* First element of a row's run in memory. A picture is [n,h,w,3], a map in logical order. */
+static kv run_address(struct kb *b, const struct packer *k, const struct run_source *s, kv plane)
+{
+    kv zero = kb_immi(b, 0);
+    if (s->image) return kb_address(b, s->r, (kv[]){k->n, k->row, zero, zero});
+    return kb_address(b, s->r, (kv[]){k->n, plane, k->row, zero});
+}
+
+/* Columns [lo, hi) of the current line come from the map, the others are zero. */
+static void pack_runs(struct kb *b, const struct packer *k, const struct run_source *s, int64_t lo, int64_t hi)
+{
+    struct run r = {.k = k, .s = s, .mem = kb_mem_value(b, s->r)};
+    int64_t length = k->p.columns * s->elems;
+    kv plane = kb_loop(b, kb_immi(b, 0), kb_immi(b, s->planes), 1);
+    kv line = kb_muli(b, k->line, length * s->planes);
+    kv before = kb_muli(b, plane, length);
+    r.to = kb_iadd(b, line, before);
+    cg_channels(b, 0, lo * s->elems, zero_run, &r);
+    cg_channels(b, hi * s->elems, length, zero_run, &r);
+    r.from = run_address(b, k, s, plane);
+    r.to = kb_addi(b, r.to, lo * s->elems);
+    cg_channels(b, 0, (hi - lo) * s->elems, pack_run, &r);
+    kb_end(b);
+}
+
+/* --- packing ------------------------------------------------------------------------------------------------ */
+
 static void zero_columns(struct kb *b, struct packer *k, int64_t lo, int64_t hi)
 {
     if (lo >= hi) return;
@@ -256,6 +354,7 @@ struct cg_packed cg_pack_rows(struct kb *b, yir_ref x, const struct cg_window *w
     k.p.channels = (d->dim[1] + align - 1) / align * align;
     k.p.mem = kb_mem_scratch(b, k.p.lines * k.p.columns * k.p.channels);
     int64_t end = w->pad[1] + d->dim[3]; /* column after the map's last */
+    int64_t start = w->pad[1] < k.p.columns ? w->pad[1] : k.p.columns;
     if (end > k.p.columns) end = k.p.columns;
 
     k.line = kb_loop(b, kb_immi(b, 0), kb_immi(b, k.p.lines), 1);
@@ -265,9 +364,16 @@ struct cg_packed cg_pack_rows(struct kb *b, yir_ref x, const struct cg_window *w
     k.row_in = kb_inside(b, row, d->dim[2]);
     kv low = kb_imax(b, row, kb_immi(b, 0));
     k.row = kb_imin(b, low, kb_immi(b, d->dim[2] - 1));
-    zero_columns(b, &k, 0, w->pad[1]);
-    k.from_column = kb_loop(b, kb_immi(b, 0), kb_immi(b, end - w->pad[1]), 1);
-    k.column = kb_addi(b, k.from_column, w->pad[1]);
+    struct run_source s;
+    if (find_runs(b, x, w, align, &s)) {
+        k.p.order = s.order;
+        pack_runs(b, &k, &s, start, end);
+        kb_end(b);
+        return k.p;
+    }
+    zero_columns(b, &k, 0, start);
+    k.from_column = kb_loop(b, kb_immi(b, 0), kb_immi(b, end - start), 1);
+    k.column = kb_addi(b, k.from_column, start);
     pack_parts(b, &k, x);
     kb_end(b);
     zero_columns(b, &k, end, k.p.columns);

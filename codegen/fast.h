@@ -57,13 +57,19 @@ void cg_bind(struct kb *b, uint32_t op, kv value);
 /* Batch number and unit within the image. */
 void cg_split_unit(struct kb *b, int64_t units, kv *n, kv *u);
 
-/* Rows of the input map as a window op needs them, for output rows [row0, row0 + rows), in scratch, dense
- * [line][column][channels, rounded up to `align`], zero around the map. */
+/* Rows of the input map as a window op needs them, for output rows [row0, row0 + rows), in scratch, dense and zero
+ * around the map; in the order of channels that copies whole rows, or as CG_CHANNELS where `align` is not 1. */
 struct cg_window {
     int64_t kernel[2], stride[2], dil[2], pad[2]; /* vertical, horizontal; pad: top, left */
 };
+enum cg_order {
+    CG_CHANNELS, /* [line][column][channels, rounded up to `align`] */
+    CG_REVERSED, /* the same with the last channel first: a picture whose bytes are in the other order */
+    CG_PLANES    /* [line][channel][column]: a map that lies in planes */
+};
 struct cg_packed {
     int mem;
+    enum cg_order order;
     int64_t lines, columns, channels; /* channels: with padding */
 };
 /* Scratch elements that packing `rows` rows takes. */

@@ -9,8 +9,10 @@ struct direct {
     int64_t pixels, rows; /* ... and pixels; a unit's rows */
     bool flat;            /* 1x1: pixels of all rows of a unit are one run */
     bool in_place;        /* input read where it lies */
-    int64_t step, line;   /* elements from one input column, and row, to the next, as the main loop reads */
-    int64_t taps, run;    /* loops over rows of the window and over its columns x channels (one run) */
+    int64_t step, row;    /* elements from one input column, and row, to the next, as the main loop reads */
+    int64_t taps, run;    /* loops over rows of the window (in planes: rows x channels) and over what is one run in a row: its
+                           * columns x channels (in planes: its columns) */
+    int64_t line;         /* elements from one such row of the window to the next */
     struct cg_packed packed;
     kv n, row0;
     int mem_x, mem_w, mem_bias;
@@ -125,19 +127,38 @@ static void locate_input(struct kb *b, struct direct *d)
         const int64_t *stride = b->f->place[yir_index(c->x)].stride;
         d->mem_x = kb_mem_value(b, c->x);
         d->step = stride[3];
-        d->line = stride[2];
+        d->row = stride[2];
+        d->line = c->win.dil[0] * d->row;
         return;
     }
     d->packed = cg_pack_rows(b, c->x, &c->win, d->n, d->row0, d->rows, c->ow, 1);
     d->mem_x = d->packed.mem;
     d->step = c->ci;
-    d->line = d->packed.columns * c->ci;
+    d->row = d->packed.columns * c->ci;
+    d->line = c->win.dil[0] * d->row;
+    if (d->packed.order != CG_PLANES) return;
+    d->step = 1;
+    d->line = d->packed.columns;
+    d->taps = c->win.kernel[0] * c->ci;
+    d->run = c->win.kernel[1];
+}
+
+/* The packing of weights for the order in which the main loop meets the input channels. */
+static enum kb_packing weight_packing(const struct direct *d)
+{
+    if (d->in_place) return KB_PACK_OBLOCK;
+    switch (d->packed.order) {
+    case CG_CHANNELS: return KB_PACK_OBLOCK;
+    case CG_REVERSED: return KB_PACK_OBLOCK_BACK;
+    case CG_PLANES: return KB_PACK_OBLOCK_PLANES;
+    }
+    YIR_BUG("no such order: %d", (int)d->packed.order);
 }
 
 /* First input element of output pixel (y within the unit, x), window row 0. */
 static kv input_base(struct kb *b, const struct direct *d, kv y, kv x)
 {
-    kv row = kb_muli(b, y, d->c.win.stride[0] * d->line);
+    kv row = kb_muli(b, y, d->c.win.stride[0] * d->row);
     kv col = kb_muli(b, x, d->c.win.stride[1] * d->step);
     kv base = kb_iadd(b, row, col);
     if (!d->in_place) return base;
@@ -153,7 +174,7 @@ static void accumulate(struct kb *b, const struct direct *d, int vectors, kv bas
     int64_t block = (int64_t)d->vectors * c->lanes;
     kv weights = kb_muli(b, channel, d->taps * d->run); /* OBLOCK: channel / block * (taps * run * block) */
     kv r = kb_loop(b, kb_immi(b, 0), kb_immi(b, d->taps), 1);
-    kv row = kb_muli(b, r, c->win.dil[0] * d->line);
+    kv row = kb_muli(b, r, d->line);
     kv from = kb_iadd(b, base, row);
     kv row_weights = kb_muli(b, r, d->run * block);
     kv wr = kb_iadd(b, weights, row_weights);
@@ -235,7 +256,7 @@ void emit_fast_conv_direct(struct kb *b, struct cg_kernel *k)
     cg_conv_unit(b, &c, d.rows, &d.n, &d.row0);
     locate_input(b, &d);
     int64_t block = (int64_t)d.vectors * c.lanes, whole = c.co / block, rest = c.co % block;
-    d.mem_w = kb_mem_weight(b, c.w, KB_PACK_OBLOCK, (int32_t)block);
+    d.mem_w = kb_mem_weight(b, c.w, weight_packing(&d), (int32_t)block);
     if (yir_kind(c.bias) != YIR_NIL) d.mem_bias = kb_mem_weight(b, c.bias, KB_PACK_OBLOCK, (int32_t)block);
     b->lanes = b->valid = c.lanes;
     if (whole) {

@@ -50,6 +50,8 @@ enum kb_memkind {
 enum kb_packing {
     KB_PACK_NONE,   /* as it is */
     KB_PACK_OBLOCK, /* [co,ci,kh,kw] -> [ceil(co/arg)][kh][kw][ci][arg], missing channels 0; rank 1: [co] padded to arg */
+    KB_PACK_OBLOCK_BACK,   /* the same with the input channels in reverse order */
+    KB_PACK_OBLOCK_PLANES, /* [co,ci,kh,kw] -> [ceil(co/arg)][kh][ci][kw][arg] */
     KB_PACK_WINO2,  /* [co,ci,3,3] -> [ceil(co/arg)][4*4][ci][arg]: G w G^T of F(2x2,3x3), missing channels 0 */
     KB_PACK_WINO4,  /* the same of F(4x4,3x3): [ceil(co/arg)][6*6][ci][arg] */
     KB_PACK_DW      /* [c,1,kh,kw] -> [kh][kw][c rounded up to arg], missing channels 0 */

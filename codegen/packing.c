@@ -16,13 +16,20 @@ int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t ar
     return round_up(d->dim[0], arg) * (yir_numel(d) / d->dim[0]);
 }
 
-static void pack_oblock(const struct yir_tdesc *d, const char *in, size_t size, int32_t block, char *out)
+/* Place of input channel c and tap t among those of one output channel. */
+static int64_t oblock_step(const struct yir_tdesc *d, enum kb_packing p, int64_t ci, int64_t c, int64_t t)
+{
+    if (p == KB_PACK_OBLOCK_PLANES) return (t / d->dim[3] * ci + c) * d->dim[3] + t % d->dim[3];
+    return t * ci + (p == KB_PACK_OBLOCK_BACK ? ci - 1 - c : c);
+}
+
+static void pack_oblock(const struct yir_tdesc *d, const char *in, size_t size, enum kb_packing p, int32_t block, char *out)
 {
     int64_t co = d->dim[0], ci = d->rank > 1 ? d->dim[1] : 1, taps = yir_numel(d) / (co * ci);
     for (int64_t o = 0; o < co; o++)
         for (int64_t c = 0; c < ci; c++)
             for (int64_t t = 0; t < taps; t++) {
-                int64_t to = ((o / block * taps + t) * ci + c) * block + o % block;
+                int64_t to = (o / block * taps * ci + oblock_step(d, p, ci, c, t)) * block + o % block;
                 memcpy(out + (size_t)to * size, in + (size_t)((o * ci + c) * taps + t) * size, size);
             }
 }
@@ -72,7 +79,9 @@ void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int
     size_t size = yir_dtype_size(d->dtype);
     switch (p) {
     case KB_PACK_NONE: memcpy(out, data, (size_t)yir_numel(d) * size); break;
-    case KB_PACK_OBLOCK: pack_oblock(d, data, size, arg, out); break;
+    case KB_PACK_OBLOCK:
+    case KB_PACK_OBLOCK_BACK:
+    case KB_PACK_OBLOCK_PLANES: pack_oblock(d, data, size, p, arg, out); break;
     case KB_PACK_WINO2: pack_wino(d, data, arg, 4, points2, out); break;
     case KB_PACK_WINO4: pack_wino(d, data, arg, 6, points4, out); break;
     case KB_PACK_DW: pack_dw(d, data, size, arg, out); break;

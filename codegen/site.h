@@ -23,6 +23,7 @@ kv kb_inside(struct kb *b, kv x, int64_t size);
 
 /* Pieces that several emitters share. */
 kv kb_sigmoid(struct kb *b, kv x);
+kv kb_pixel(struct kb *b, kv pixel, const struct yir_a_image *a); /* what a byte of a picture stands for */
 
 static inline const void *kb_attr(const struct site *s)
 {

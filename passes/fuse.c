@@ -10,7 +10,7 @@
  *     source by index, which is less traffic.
  *   - A point-wise op is the epilogue of what makes its operand, when nothing else reads that. It is never
  *     computed inside a window or a head, where each element would be computed several times.
- *   - An op that only moves elements is the prologue of its only reader. A flatten, which reads each element
+ *   - An op that only moves elements is the prologue of its only reader; so is the picture, of a convolution. A flatten, which reads each element
  *     once, takes in point-wise ops without a main loop too.
  *   - A kernel has one main loop at most (convolution, pool, head), so no convolution is computed inside
  *     another.
@@ -125,7 +125,7 @@ static bool may_inline(const struct fuse *u, uint32_t op, uint32_t reader)
     case YIR_MOVE:
         return class_of(u, reader) != YIR_CONTRACT ||
                yir_same(yir_src(u->f, reader, 0), yir_mkref(YIR_VAL, op));
-    case YIR_EDGE: return false;
+    case YIR_EDGE: return u->f->op[op].code == YIR_image && class_of(u, reader) == YIR_CONTRACT;
     default:
         return class_of(u, reader) == YIR_EW ||
                (u->f->op[reader].code == YIR_flatten && class_of(u, op) == YIR_EW && !u->size[op].loops);
