@@ -24,6 +24,8 @@
 enum {
     SPARED_S = 60,      /* a put removes nothing that was used in the last minute */
     STALE_S = 3600,     /* no file is being written for an hour */
+    MOST_BUSY = 3,      /* then nothing more is put */
+    IMPATIENT_MS = 50,  /* of the second and later ones */
     MOST_FILES = 1 << 22
 };
 
@@ -38,6 +40,7 @@ struct cg_artifacts {
     int folder;         /* -1: not open */
     uint64_t limit, boot;
     bool broken;
+    int busy;           /* puts in a row that did not get the lock */
     void **found;       /* slot of the arena: the entries found last */
     size_t nfound;
 };
@@ -56,6 +59,7 @@ bool cg_artifacts_broken(const struct cg_artifacts *c)
 
 void cg_artifacts_break(struct cg_artifacts *c, int error)
 {
+    if (error == EBUSY && ++c->busy < MOST_BUSY) return;
     c->broken = true;
     cg_cachedir_report(c->dir, FOLDER ": %s", strerror(error));
 }
@@ -275,7 +279,10 @@ static int lock_total(struct cg_artifacts *c)
     int fd = openat(c->folder, TOTAL, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd < 0) return -1;
     const char *why = cg_cachedir_distrust(c->folder, TOTAL);
-    if (!why && cg_cachedir_lock(fd, LOCK_EX)) return fd;
+    if (!why && cg_cachedir_lock(fd, LOCK_EX, c->busy ? IMPATIENT_MS : CG_CACHEDIR_WAIT_MS)) {
+        c->busy = 0;
+        return fd;
+    }
     close(fd);
     errno = why ? EACCES : EBUSY;
     return -1;
@@ -348,7 +355,7 @@ uint64_t cg_artifacts_prune(struct cg_artifacts *c, double max_age_s, int64_t ma
     if (!cg_artifacts_usable(c)) return 0;
     int fd = lock_total(c);
     if (fd < 0) {
-        cg_artifacts_break(c, errno);
+        cg_cachedir_report(c->dir, FOLDER ": %s", strerror(errno));
         return 0;
     }
     double cut = (double)time(NULL) - max_age_s;

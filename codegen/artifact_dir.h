@@ -12,7 +12,7 @@ struct cg_entry_name {
 
 bool cg_artifacts_usable(const struct cg_artifacts *c);
 
-/* Writing failed before: reported, and not tried again. */
+/* Writing failed before: reported, and not tried again. EBUSY is forgiven twice in a row. */
 bool cg_artifacts_broken(const struct cg_artifacts *c);
 void cg_artifacts_break(struct cg_artifacts *c, int error);
 

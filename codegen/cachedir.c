@@ -87,8 +87,8 @@ const char *cg_cachedir_distrust_folder(int fd)
 {
     struct stat st;
     if (fstat(fd, &st) != 0) return strerror(errno);
-    if (CG_BREAKS(CACHE_FOLDER_OWNER, st.st_uid != geteuid())) return "belongs to another user";
-    if (CG_BREAKS(CACHE_FOLDER_MODE, st.st_mode & 022)) return "may be written by others";
+    if (CG_BREAKS(CACHE_FOLDER_OWNER, st.st_uid != geteuid())) return "it belongs to another user";
+    if (CG_BREAKS(CACHE_FOLDER_MODE, st.st_mode & 022)) return "it may be written by others";
     return faccessat(fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) != 0 ? strerror(errno) : NULL;
 }
 
@@ -96,11 +96,11 @@ const char *cg_cachedir_distrust(int folder, const char *name)
 {
     struct stat st;
     if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT ? NULL : strerror(errno);
-    if (CG_BREAKS(CACHE_FILE_LINK, S_ISLNK(st.st_mode))) return "is a link";
-    if (CG_BREAKS(CACHE_FILE_REGULAR, !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))) return "is not a regular file";
-    if (CG_BREAKS(CACHE_FILE_OWNER, st.st_uid != geteuid())) return "belongs to another user";
-    if (CG_BREAKS(CACHE_FILE_NAMES, st.st_nlink > 1)) return "has a second name";
-    if (CG_BREAKS(CACHE_FILE_MODE, S_ISREG(st.st_mode) && st.st_mode & 022)) return "may be written by others";
+    if (CG_BREAKS(CACHE_FILE_LINK, S_ISLNK(st.st_mode))) return "it is a link";
+    if (CG_BREAKS(CACHE_FILE_REGULAR, !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))) return "it is not a regular file";
+    if (CG_BREAKS(CACHE_FILE_OWNER, st.st_uid != geteuid())) return "it belongs to another user";
+    if (CG_BREAKS(CACHE_FILE_NAMES, st.st_nlink > 1)) return "it has a second name";
+    if (CG_BREAKS(CACHE_FILE_MODE, S_ISREG(st.st_mode) && st.st_mode & 022)) return "it may be written by others";
     return NULL;
 }
 
@@ -115,8 +115,8 @@ void cg_cachedir_report(struct cg_cachedir *c, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    yir_diag(c->diags, (struct yir_loc){0}, c->required ? E_CACHE : W_CACHE, "the cache is not used: %s%s%.200s%s", text,
-             c->path ? " (" : "", c->path ? c->path : "", c->path ? ")" : "");
+    yir_diag(c->diags, (struct yir_loc){0}, c->required ? E_CACHE : W_CACHE, "the cache folder %.200s%sis not used: %s",
+             c->path ? c->path : "", c->path ? " " : "", text);
 }
 
 static void close_folder(void *p)
@@ -141,7 +141,7 @@ static const char *open_folder(struct cg_cachedir *c, struct yir_arena *a, const
 {
     make_folder(a, path);
     c->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (c->fd < 0) return errno == ELOOP || errno == ENOTDIR ? "is a link or no folder" : strerror(errno);
+    if (c->fd < 0) return errno == ELOOP || errno == ENOTDIR ? "it is a link, or no folder" : strerror(errno);
     const char *why = cg_cachedir_distrust_folder(c->fd);
     return why ? why : real_path(c, a, path);
 }
@@ -185,17 +185,16 @@ bool cg_cachedir_usable(const struct cg_cachedir *c)
     return c && c->process == getpid();
 }
 
-bool cg_cachedir_lock(int fd, int how)
+/* flock() has no time limit of its own. The steps are small and equal, so that who has waited long has as good a chance as
+ * who comes just now. */
+bool cg_cachedir_lock(int fd, int how, int most_ms)
 {
-    enum { MOST_MS = 2000, STEP_MS = 20 };
-    for (int waited = 0, step = 1; waited <= MOST_MS; waited += step) {
-        if (flock(fd, how | LOCK_NB) == 0) return true;
-        if (errno != EWOULDBLOCK && errno != EINTR) return false;
-        const struct timespec pause = {.tv_nsec = step * 1000000};
-        nanosleep(&pause, NULL);
-        if (step < STEP_MS) step *= 2;
+    const struct timespec step = {.tv_nsec = 1000000};
+    for (int waited = 0; flock(fd, how | LOCK_NB) != 0; waited++) {
+        if ((errno != EWOULDBLOCK && errno != EINTR) || waited >= most_ms) return false;
+        nanosleep(&step, NULL);
     }
-    return false;
+    return true;
 }
 
 /* --- keys ----------------------------------------------------------------------------------------------------- */

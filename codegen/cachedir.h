@@ -42,8 +42,9 @@ const char *cg_cachedir_distrust_folder(int fd);
  * user's, or may be written by others. NULL also when there is no such file. */
 const char *cg_cachedir_distrust(int folder, const char *name);
 
-/* Waits at most 2 s for a lock (flock's LOCK_SH or LOCK_EX) on an open file; false: another process holds it. */
-bool cg_cachedir_lock(int fd, int how);
+/* Waits for a lock (flock's LOCK_SH or LOCK_EX) on an open file; false: another process holds it. */
+bool cg_cachedir_lock(int fd, int how, int most_ms);
+enum { CG_CACHEDIR_WAIT_MS = 2000 }; /* after which a process that holds a lock counts as stuck */
 
 /* --- keys ---------------------------------------------------------------------------------------------------- */
 

@@ -20,7 +20,6 @@ enum {
     VERSION = 1,
     MOST_COPIES = 8,          /* damaged files that are kept */
     SMALL = 1 << 20,          /* a file that is read whole at every opening; that takes some 2 ms */
-    BUSY_MS = 2000
 };
 
 /* In the order of their names, as SQLite keeps them. */
@@ -57,7 +56,7 @@ void cg_sql_harden(sqlite3 *sql)
     for (size_t i = 0; i < YIR_COUNT(limits); i++) sqlite3_limit(sql, limits[i].id, limits[i].most);
     for (size_t i = 0; i < YIR_COUNT(settings); i++) sqlite3_db_config(sql, settings[i].id, settings[i].on, NULL);
     sqlite3_extended_result_codes(sql, 1);
-    sqlite3_busy_timeout(sql, BUSY_MS);
+    sqlite3_busy_timeout(sql, CG_CACHEDIR_WAIT_MS);
     cg_sql_run(sql, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY");
 }
 
@@ -292,9 +291,9 @@ static const char *repair(struct cg_sqlfile *f, struct cg_cachedir *c)
 {
     int code = SQLITE_OK;
     close_sql(f);
-    if (!cg_cachedir_lock(f->lock, LOCK_EX)) return "it is damaged, and in use by another process";
+    if (!cg_cachedir_lock(f->lock, LOCK_EX, CG_CACHEDIR_WAIT_MS)) return "it is damaged, and in use by another process";
     const char *why = settle(f, c, &code);
-    if (!why && !cg_cachedir_lock(f->lock, LOCK_SH)) why = "another process keeps it locked";
+    if (!why && !cg_cachedir_lock(f->lock, LOCK_SH, CG_CACHEDIR_WAIT_MS)) why = "another process keeps it locked";
     return why;
 }
 
@@ -306,7 +305,7 @@ int cg_sqlfile_open(struct cg_sqlfile *f, struct cg_cachedir *c, bool whole)
     if (why) return give_up(f, c, why);
     f->lock = openat(folder, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (f->lock < 0) return give_up(f, c, strerror(errno));
-    if (!cg_cachedir_lock(f->lock, LOCK_SH)) return give_up(f, c, "another process keeps it locked");
+    if (!cg_cachedir_lock(f->lock, LOCK_SH, CG_CACHEDIR_WAIT_MS)) return give_up(f, c, "another process keeps it locked");
     enum cg_sql_state state = look(f, c, whole, &code);
     if (state == CG_SQL_NEWER) return give_up(f, c, "a later version of yoloc wrote it");
     if (state == CG_SQL_FAILED) return give_up(f, c, sqlite3_errstr(code));

@@ -13,3 +13,14 @@ char *fe_json_text(const json_t *root)
     free(text);
     return NULL;
 }
+
+void fe_json_quote(struct yir_str *s, const char *bytes, size_t n)
+{
+    yir_str_put(s, "\"", 1);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)bytes[i];
+        if (c < 0x20 || c > 0x7e) yir_str_fmt(s, "\\u%04x", c);
+        else yir_str_fmt(s, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+    }
+    yir_str_put(s, "\"", 1);
+}

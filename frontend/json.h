@@ -4,8 +4,13 @@
 
 #include <jansson.h>
 
+#include "ir/arena.h"
+
 /* Compact, malloc'ed; NULL when memory runs out or root is NULL. (json_dumps leaves out keys when memory runs out
  * while its buffer grows, and calls that success.) */
 char *fe_json_text(const json_t *root);
+
+/* Appends bytes as a string in quotes; those that are not ASCII stand for the characters of their numbers. */
+void fe_json_quote(struct yir_str *s, const char *bytes, size_t n);
 
 #endif

@@ -124,6 +124,26 @@ YOLOC_API yoloc_status yoloc_verify(yoloc *c, const void *module, size_t size, c
 YOLOC_API yoloc_status yoloc_list_text(yoloc *c, const char *what, yoloc_result *text);
 YOLOC_API const char *yoloc_explain(unsigned number);
 
+/* --- the caches of compilation, in the folder that the options say (cache does not matter here) ----------------- */
+
+/* "list": each record of the tuner, each compiled result; "stats": their numbers and sizes. json: for programs. RESOURCE and
+ * E009 when the folder can't be used. */
+YOLOC_API yoloc_status yoloc_cache_text(yoloc *c, const char *what, int json, yoloc_result *text);
+
+typedef struct yoloc_prune_opts {
+    size_t size;
+    double max_age;             /* seconds: what was made (records) or used (results) longer ago goes; below 0: no matter */
+    int64_t max_bytes;          /* of compiled results; below 0: the limit of the cache */
+    int64_t max_record_bytes;   /* of the texts of records; below 0: any */
+} yoloc_prune_opts;
+/* What is damaged or left over goes too. text: what went, one line. */
+YOLOC_API yoloc_status yoloc_cache_prune(yoloc *c, const yoloc_prune_opts *o, yoloc_result *text);
+
+/* The records of the tuner as a file to carry to another machine of the same kind, and such a file added to them: of two
+ * records for one kernel the newer stays. text: what was taken, one line. */
+YOLOC_API yoloc_status yoloc_cache_export(yoloc *c, yoloc_result *records);
+YOLOC_API yoloc_status yoloc_cache_merge(yoloc *c, const char *path, yoloc_result *text);
+
 /* --- tensor files (safetensors) ------------------------------------------------------------------------------ */
 
 typedef struct yoloc_tensor {

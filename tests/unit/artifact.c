@@ -563,7 +563,7 @@ Test(artifact, lock_is_held)
     pid_t child = fork();
     if (child == 0) {
         int fd = open(path, O_RDWR);
-        if (fd < 0 || !cg_cachedir_lock(fd, 2 /* LOCK_EX */)) abort();
+        if (fd < 0 || !cg_cachedir_lock(fd, 2 /* LOCK_EX */, 0)) abort();
         raise(SIGSTOP);
         _exit(0);
     }

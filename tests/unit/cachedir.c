@@ -122,10 +122,10 @@ Test(cachedir, places_that_are_none)
     memset(longer, 'x', sizeof longer - 1);
     longer[0] = '/';
     close(open(in(above, "file"), O_CREAT | O_WRONLY, 0600));
-    REFUSED(in(above, "file"), "link or no folder");
-    REFUSED(in(above, "file/below"), "link or no folder");
+    REFUSED(in(above, "file"), "link, or no folder");
+    REFUSED(in(above, "file/below"), "link, or no folder");
     REFUSED(in(above, "a/b/c"), "o such file");
-    REFUSED("/dev/null", "link or no folder");
+    REFUSED("/dev/null", "link, or no folder");
     REFUSED("/proc/self/yoloc", "o such file");
     REFUSED(longer, "too long");
     setenv("HOME", in(above, "none"), 1);
@@ -193,11 +193,11 @@ Test(cachedir, links)
 {
     cr_assert_eq(mkdir(in(above, "real"), 0700), 0);
     cr_assert_eq(symlink("real", box), 0);
-    REFUSED(box, "link or no folder");
-    REFUSED(in(above, "yoloc/"), "link or no folder");
+    REFUSED(box, "link, or no folder");
+    REFUSED(in(above, "yoloc/"), "link, or no folder");
     unlink(box);
     cr_assert_eq(symlink("nothing", box), 0);
-    REFUSED(box, "link or no folder");
+    REFUSED(box, "link, or no folder");
     cr_expect_not(cachebox_has(above, "nothing"));
 }
 

@@ -557,7 +557,7 @@ Test(tunedb, mover_is_stopped)
     child = fork();
     if (child == 0) {
         int fd = open(in_box("tuning.lock"), O_RDWR);
-        if (fd < 0 || !cg_cachedir_lock(fd, 2)) abort();
+        if (fd < 0 || !cg_cachedir_lock(fd, 2 /* LOCK_EX */, 0)) abort();
         raise(SIGSTOP);
         _exit(0);
     }
