@@ -9,6 +9,7 @@
 #include <jpeglib.h>
 #include <png.h>
 
+#include "cachebox.h"
 #include "codegen/modwrite.h"
 #include "elfbuild.h"
 #include "frontend/model.h"
@@ -34,6 +35,7 @@ static void make_folder(const char *path)
 struct seeds {
     struct yir_arena *a;
     const char *folder, *target;
+    const char *from; /* another folder, for those who need one */
     unsigned n;
 };
 
@@ -359,13 +361,80 @@ static void dictionaries(struct seeds *s)
     save_dict(s, "yaml", words_yaml, modules.text);
 }
 
+/* --- caches -------------------------------------------------------------------------------------------------- */
+
+static void add_database(struct seeds *s, const char *path, const char *change)
+{
+    size_t size;
+    if (!cachebox_sql(path, change)) fail("refused:", change);
+    char *bytes = test_file_read(yir_format(s->a, "%s/tuning.sqlite", path), &size);
+    if (!bytes) fail("not read:", path);
+    add(s, bytes, size);
+    free(bytes);
+}
+
+/* In pages that are as small as they get. */
+static void cachedb(struct seeds *s)
+{
+    static const char *const changes[] = {
+        "PRAGMA journal_mode = DELETE; PRAGMA page_size = 512; VACUUM",
+        "PRAGMA user_version = 1",
+        "UPDATE record SET config = hex(zeroblob(400)) WHERE threads = '2' AND made = 1600000001",
+        "UPDATE record SET op = x'ff00', spread = NULL, sum = 5 WHERE made = 1600000002",
+        "INSERT INTO claim VALUES(x'01', 1, 2, 3, 4, 'boot')",
+        "CREATE VIEW v AS SELECT * FROM record",
+        "PRAGMA user_version = 2",
+    };
+    char path[192];
+    struct cachebox b;
+    cachebox_path(path, true);
+    cachebox_open(&b, path, 0);
+    for (unsigned i = 0; i < 5; i++) {
+        struct cachebox_key k;
+        struct cg_tune_record r = cachebox_record(i);
+        cachebox_key(&k, i);
+        if (!cg_tunedb_store(b.db, &k.key, &r)) fail("no record", path);
+    }
+    cachebox_close(&b);
+    for (size_t i = 0; i < YIR_COUNT(changes); i++) add_database(s, path, changes[i]);
+    cachebox_remove(path);
+}
+
+static bool add_entry(void *user, const struct cg_artifact_info *i)
+{
+    struct seeds *s = user;
+    size_t size;
+    char *bytes = test_file_read(yir_format(s->a, "%s/objects/%.2s/%s", s->from, i->name, i->name), &size);
+    if (!bytes) fail("not read:", i->name);
+    add(s, bytes, size);
+    free(bytes);
+    return true;
+}
+
+static void artifact(struct seeds *s)
+{
+    static const struct cg_artifact_key keys[] = {{"kernel", "key", 3}, {"module", "key", 3}, {"kernel", "another key", 11}};
+    static const char payload[500] = "bytes of a kernel";
+    char path[192];
+    struct cachebox b;
+    cachebox_path(path, true);
+    cachebox_open(&b, path, 0);
+    for (size_t i = 0; i < YIR_COUNT(keys); i++)
+        if (!cg_artifact_put(b.art, &keys[i], payload, i ? 17 * i : sizeof payload)) fail("no artifact", path);
+    s->from = path;
+    cg_artifacts_each(b.art, add_entry, s);
+    cachebox_close(&b);
+    cachebox_remove(path);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *target;
         void (*make)(struct seeds *s);
     } rows[] = {{"zip", zip},       {"pickle", pickle},           {"pt", pt},     {"safetensors", safetensors}, {"ir", ir}, {"module", module},
-                {"modread", written_modules}, {"flat", flat}, {"image", image}, {"yaml", yaml}, {"sign", sign}};
+                {"modread", written_modules}, {"flat", flat}, {"image", image}, {"yaml", yaml}, {"sign", sign},
+                {"cachedb", cachedb}, {"artifact", artifact}};
     if (argc != 2) fail("usage:", "seeds FOLDER");
     struct seeds s = {.a = yir_arena_new(NULL, NULL), .folder = argv[1]};
     make_folder(s.folder);
