@@ -11,6 +11,7 @@
 
 #include "cachebox.h"
 #include "codegen/modwrite.h"
+#include "datafile.h"
 #include "elfbuild.h"
 #include "frontend/model.h"
 #include "modbuild.h"
