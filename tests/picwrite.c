@@ -7,6 +7,8 @@
 #include <jpeglib.h>
 #include <png.h>
 
+#include "msan.h"
+
 uint8_t picwrite_shade(int x, int y, int c)
 {
     return (uint8_t)(20 + 11 * x + (c == 1 ? 9 : 3) * y + 40 * c);
@@ -51,6 +53,7 @@ struct picwrite picwrite_jpeg(int components, int space, int orientation, int pr
     }
     jpeg_finish_compress(&j);
     jpeg_destroy_compress(&j);
+    test_written(out, n);
     return (struct picwrite){out, n};
 }
 
@@ -88,5 +91,6 @@ struct picwrite picwrite_png(int colour, int bits, int interlaced, int orientati
     png_write_image(png, row);
     png_write_end(png, info);
     png_destroy_write_struct(&png, &info);
+    test_written(b.p, b.n);
     return b;
 }

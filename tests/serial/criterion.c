@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Tests run slower under ThreadSanitizer by about this factor, so their time limits are longer. */
+/* Tests run slower under a sanitizer by about this factor, so their time limits are longer. */
 enum { SLOWER = 10 };
 
 static struct serial_test *tests, *suites;

@@ -22,7 +22,8 @@ static void setup(void)
 
 static void teardown(void)
 {
-    if (reading) yir_arena_free(reading);
+    yir_arena_free(reading);
+    reading = NULL;
     yir_arena_free(a);
 }
 
@@ -30,7 +31,7 @@ TestSuite(weights_limits, .init = setup, .fini = teardown);
 
 static bool reads(const uint8_t *bytes, size_t len)
 {
-    if (reading) yir_arena_free(reading);
+    yir_arena_free(reading);
     reading = yir_arena_new(NULL, NULL);
     d = yir_diags_new(reading, NULL, NULL);
     yir_diags_set_limits(d, &limits);
