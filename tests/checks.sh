@@ -2,13 +2,20 @@
 # Switches off the validations of every checks.def, one at a time, in a build made with YOLOC_MUTATION: the test that its
 # row names must pass without and fail with each. Usage: checks.sh BUILD-DIR [N]
 #
+# BUILD-DIR: such a build, or another one, in whose folder mutation/ it is then made with the same compiler.
 # N: only every Nth row, starting with another one each day. CHECKS_ONLY=REGEX: only the rows whose id or test matches.
 set -uo pipefail
 [ $# -ge 1 ] || { echo "usage: checks.sh BUILD-DIR [N]" >&2; exit 2; }
 build=$(cd "$1" && pwd) || exit 2
 step=${2:-1}
 cd "$(dirname "$0")/.." || exit 2
-grep -q '^YOLOC_MUTATION:BOOL=ON$' "$build/CMakeCache.txt" || { echo "checks: $build is no build with YOLOC_MUTATION" >&2; exit 2; }
+if ! grep -q '^YOLOC_MUTATION:BOOL=ON$' "$build/CMakeCache.txt"; then
+    cc=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
+    build=$build/mutation
+    cmake -S . -B "$build" --log-level=WARNING -DCMAKE_C_COMPILER="$cc" -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE=-O1 \
+        -DYOLOC_MUTATION=ON >/dev/null && cmake --build "$build" --target unit_tests -j "$(nproc)" >"$build/build.log" 2>&1 ||
+        { echo "checks: $build cannot be built" >&2; tail "$build/build.log" >&2; exit 2; }
+fi
 scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
@@ -24,7 +31,8 @@ list_checks() {
 
 # run_test SUITE/NAME: 0 passed, 77 skipped, else failed. A hang is a failure.
 run_test() {
-    timeout -k 5 $((limit + 30)) tests/run.sh --criterion "$build/tests/unit_${1%%/*}" --filter "$1" --timeout "$limit" >"$scratch/$2.log" 2>&1
+    tests/run.sh --criterion --limit $((limit + 10)) "$build/tests/unit_${1%%/*}" --filter "$1" --timeout "$limit" \
+        >"$scratch/$2.log" 2>&1
 }
 
 # The test as it is: lines "TEST STATE".
@@ -48,6 +56,7 @@ list_checks | awk -v n="$step" -v day="$(date +%j)" -v only="${CHECKS_ONLY:-.}" 
     '$1 ~ only || $3 ~ only { if ((NR + day) % n == 0) print }' >"$scratch/rows"
 total=$(wc -l <"$scratch/rows")
 [ "$total" -gt 0 ] || { echo "checks: no rows" >&2; exit 2; }
+[ "$step" -eq 1 ] || echo "checks: every ${step}th row, from $(cut -d' ' -f1 "$scratch/rows" | head -1) on"
 bad=0
 
 list_checks | cut -d' ' -f1 | sort | uniq -d >"$scratch/twice"
