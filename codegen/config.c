@@ -14,6 +14,17 @@ static int by_cycles(const void *x, const void *y)
     return memcmp(a->knob, b->knob, sizeof a->knob);
 }
 
+/* How much longer the busiest of n threads works than an even share of the units. */
+static double unevenness(int64_t units, int64_t n)
+{
+    return (double)((units + n - 1) / n * n) / (double)units;
+}
+
+double cg_shared_cycles(double cycles, int64_t units)
+{
+    return cycles * (0.5 + 0.3 * unevenness(units, 2) + 0.2 * unevenness(units, 4));
+}
+
 size_t cg_best_configs(struct cg_config *c, size_t n, size_t keep)
 {
     qsort(c, n, sizeof *c, by_cycles);

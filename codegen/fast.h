@@ -20,6 +20,9 @@ enum { CG_AHEAD = 16 };
 size_t cg_list_one(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, double per_vector,
                    struct cg_config *out);
 
+/* Cycles of one thread, made worse by how unevenly the units share out to two and to four. */
+double cg_shared_cycles(double cycles, int64_t units);
+
 /* Keeps the `keep` best predicted of n configurations, in order; the number left. */
 size_t cg_best_configs(struct cg_config *c, size_t n, size_t keep);
 

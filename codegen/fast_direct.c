@@ -69,7 +69,7 @@ static double config_cycles(const struct direct *d, int vectors, int64_t pixels,
     double pack = d->in_place ? 0 : 2.5 * (double)(cg_packed_size(&c->win, rows, c->ow, c->ci) / c->lanes);
     /* Weights come again from the second-level cache for every unit. */
     double weights = 0.4 * (double)(c->co * d->taps * d->run / c->lanes);
-    return (double)units * ((double)across * blocks + pack + weights + 100);
+    return cg_shared_cycles((double)units * ((double)across * blocks + pack + weights + 100), units);
 }
 
 static size_t add_config(const struct direct *d, int vectors, int64_t pixels, int64_t rows, struct cg_config *out, size_t n)

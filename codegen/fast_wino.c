@@ -82,7 +82,8 @@ static double config_cycles(const struct wino *w)
     double in = tiles * in_vectors * nn * (nn * tiles * ci * 4 > L1_BYTES ? 5.4 : 4.2);
     double out = nn * (nn * tiles * v * c->lanes * 4 > L1_BYTES ? 4.4 : 3.2);
     out = tiles * out_vectors * (out + w->m * w->m * cg_epilogue_cycles(c));
-    return lines * (far + (runs - 1) * again) + runs * (products + parts * in + out + parts * 200);
+    double all = lines * (far + (runs - 1) * again) + runs * (products + parts * in + out + parts * 200);
+    return cg_shared_cycles(all, (int64_t)(runs * parts));
 }
 
 struct list {
