@@ -76,24 +76,31 @@ class Model:
 
     def __init__(self, row, own, work, passes):
         self.name, self.yaml, self.scale, given, size, factor = row
-        self.given = given if given == "rule" else str(ROOT / given)
         self.size, self.own = int(size), own
         self.stem = str(work / self.name)
-        self.net, self.weights = None, None
+        self.given = self._stored(given)
         self._export(passes)
         self._inputs(float(factor))
 
     def path(self, suffix):
         return self.stem + suffix
 
-    def source(self):
-        return [str(ROOT / self.yaml), "--scale", self.scale, "--weights", self.given, "--imgsz", str(self.size)]
+    def source(self, weights=None):
+        return [str(ROOT / self.yaml), "--scale", self.scale, "--weights", weights or self.given, "--imgsz", str(self.size)]
+
+    def _stored(self, given):
+        """The weights as a file, so that making them up is no part of any time."""
+        if given != "rule":
+            return str(ROOT / given)
+        out = self.path("-given.safetensors")
+        self.own.text("opt", *self.source(given), "--save-weights", out)
+        return out
 
     def _export(self, passes):
         weights = self.path(".safetensors")
         text = self.own.text("opt", *self.source(), "--passes", passes, "--save-weights", weights)
         pathlib.Path(self.path(".yir")).write_text(text, encoding="utf-8")
-        self.net, self.weights = ir.load(self.path(".yir"), weights)
+        self.net, _ = ir.load(self.path(".yir"), weights)
 
     def _inputs(self, factor):
         rng = numpy.random.default_rng(1)

@@ -111,7 +111,8 @@ def document(rec, chart, source):
               "many threads reached between the rounds. \"From bytes\" starts from the 8-bit picture, the others from f32.", "",
               latency(rec), "", "## Around it", "",
               "Milliseconds; detect is one photo, process start to exit. A dash: this version has no such thing.", "", costs(rec), "",
-              "Most resident memory of each runner, MB:", "", memory(rec)]
+              "Most resident memory of each runner, MB:", "", memory(rec), "",
+             "The kernels that take longest follow, with the work of a direct convolution whatever the algorithm: Winograd's exceed the peak."]
     for m in rec["models"]:
         run = m["runs"][0]
         parts += ["", f"## Kernels of {m['name']}, {run['threads']} thread{'s' if run['threads'] > 1 else ''}", "", kernels(run)]
