@@ -240,16 +240,18 @@ static kv polynomial(struct kb *b, kv x, const double *c, int n)
 }
 
 /* e^-x as 2^floor(t) * 2^frac(t), t = -x*log2(e), 2^r on [0, 1) interpolated at Chebyshev nodes, degree 5: relative error 1e-7,
- * and |t| * 6e-8 from rounding t, which counts where the result is small. t is held under 126, where all is finite. */
+ * and |t| * 6e-8 from rounding t, which counts where the result is small. t is held between -125 and 125, where
+ * all is finite and normal, reciprocal estimates too: a subnormal or an underflow costs hundreds of cycles. */
 static kv exp2_parts(struct kb *b, kv x)
 {
     static const double c[] = {0.0018937540582209126, 0.008949590423294776, 0.05586033707728194,
                                0.24014181820143185,   0.6931544896632322,   0.9999998983500243};
     kv t = kb_fmul(b, x, kb_immf(b, -1.4426950408889634));
-    kv low = kb_fmin(b, kb_immf(b, 126.0), t);
-    kv r = wide_op(b, KB_FRAC, KB_F, KB_F, (kv[]){low}, 1);
+    kv low = kb_fmin(b, kb_immf(b, 125.0), t);
+    kv held = kb_fmax(b, kb_immf(b, -125.0), low);
+    kv r = wide_op(b, KB_FRAC, KB_F, KB_F, (kv[]){held}, 1);
     kv p = polynomial(b, r, c, (int)YIR_COUNT(c));
-    return wide_op(b, KB_SCALE, KB_F, KB_F, (kv[]){p, low}, 2);
+    return wide_op(b, KB_SCALE, KB_F, KB_F, (kv[]){p, held}, 2);
 }
 
 kv kb_logistic(struct kb *b, kv x, kv y)
