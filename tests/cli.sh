@@ -73,7 +73,7 @@ have_data() {
 # --- help, lists, usage ---
 accepted 'compile.*' --help
 accepted '[0-9]+\.[0-9]+\.[0-9]+' --version
-for c in compile detect run bench inspect verify sign weights opt devices; do
+for c in compile detect run bench inspect verify sign cache weights opt devices; do
     accepted "usage: yoloc $c" "$c" --help
     refused 2 001 "$c" --no-such-option
 done
@@ -88,7 +88,7 @@ accepted 'cpu' devices
 
 # --- limits: each named, refused by that name, and raised by the option ---
 accepted 'yaml-depth +32 +512' --list-limits
-for c in compile detect run bench inspect verify sign weights opt; do
+for c in compile detect run bench inspect verify sign cache weights opt; do
     accepted '--limit NAME=N' "$c" --help
 done
 refused 2 001 weights models/yolov8.yaml --limit yaml-dept=40
@@ -227,6 +227,7 @@ accepted '' bench "$work/m.yoloc" --json
 json 'j["version"] == 1 and {"model", "target", "precision", "batch", "threads", "images_per_s"} <= set(j)'
 json '0 < j["latency_ms"]["min"] <= j["latency_ms"]["p50"] <= j["latency_ms"]["p90"] <= j["latency_ms"]["p99"]'
 json 'len(j["layers"]) > 10'
+json 'all(l["ms"] > 0 for l in j["layers"])'
 accepted 'yolox' inspect "$work/m.yoloc"
 accepted '.' verify "$work/m.yoloc"
 
@@ -330,6 +331,31 @@ refused 2 001 run "$work/small.yoloc" --out "$work/out"
 head -c 500000 "$work/m.yoloc" >"$work/cut.yoloc"
 refused 1 501 detect "$work/cut.yoloc" "$photos/chelsea.png"
 refused 1 501 inspect "$work/cut.yoloc"
+
+# --- the caches of compilation ---
+export YOLOC_CACHE_DIR=$work/cache
+accepted '' compile models/yolov8.yaml --scale n --weights rule --imgsz 32 -o "$work/cached.yoloc"
+accepted 'results +1 modules' cache stats
+accepted '"modules":1' cache stats --json
+json 'j["version"] == 1 and j["path"].endswith("/cache") and j["results"]["bytes"] > 1e6 and j["results"]["damaged"] == 0'
+accepted ' module ' cache list
+accepted '' cache list --json
+json 'j["version"] == 1 and sum(r["kind"] == "module" for r in j["results"]) == 1 and len(j["results"][0]["name"]) == 32'
+accepted '' cache export -o "$work/records"
+accepted '0 records taken' cache merge "$work/records" "$work/records"
+refused 1 007 cache merge README.md
+refused 1 002 cache merge "$work/absent"
+refused 1 005 cache merge "$work/records" --limit records-bytes=1K
+accepted '^0 records and 0 results removed' cache prune --older-than 1d --max-size 1G --max-records-size 1M
+accepted 'results removed' cache prune --all
+accepted 'results +0 modules, 0 kernels' cache stats
+for words in '' foo 'list x' merge export 'prune --older-than x' 'prune --max-size 1T' 'prune --all --max-size 1G' 'list --all' 'stats -o x' \
+    'prune --json'; do
+    # shellcheck disable=SC2086
+    refused 2 001 cache $words
+done
+YOLOC_CACHE_DIR=/dev/null refused 3 009 cache stats
+unset YOLOC_CACHE_DIR
 
 # A disk that is full: nothing is left, exit code 1 or 3.
 "$yoloc" detect "$work/m.yoloc" "$photos/chelsea.png" >/dev/full 2>"$work/stderr"

@@ -1,4 +1,5 @@
 /* yoloc detect: pictures in, boxes out. */
+#include "ahead.h"
 #include "classes.h"
 #include "commands.h"
 #include "compiler.h"
@@ -56,6 +57,7 @@ struct job {
     const struct cli_format *format;
     struct cli_limits limits;
     struct cli_sources sources;
+    struct cli_ahead first;     /* decoded while the module is read */
     struct cli_shapes shapes;
     struct cli_savedir save, labels, dump; /* path NULL: not wanted */
     char *label_folder;
@@ -117,8 +119,7 @@ static int open_module(struct job *j, const struct cli_args *args)
     yolort_module *m;
     yolort_context_opts opts;
     cli_device_opts(&opts, &j->o->device);
-    if (cli_limits_read(&j->limits, &j->o->limit, j->e) != 0 ||
-        cli_modfile_read(&file, path, &j->o->trust, &j->limits, j->e) != 0)
+    if (cli_modfile_read(&file, path, &j->o->trust, &j->limits, j->e) != 0)
         return -1;
     if (cli_modfile_load(&m, &file, path, &j->limits, j->e) != 0) {
         cli_modfile_free(&file);
@@ -204,7 +205,7 @@ static int detect_in(struct job *j, const struct cli_source *s, struct cli_image
 static int detect_source(struct job *j, const struct cli_source *s)
 {
     struct cli_image im;
-    if (cli_image_load_within(&im, s->path, &j->limits, j->e) != 0) {
+    if (cli_ahead_load(&j->first, &im, s->path, &j->limits, j->e) != 0) {
         cli_progress_clear(&j->progress);
         cli_error_print(j->e);
         j->worst = j->e->exit_code > j->worst ? j->e->exit_code : j->worst;
@@ -233,6 +234,7 @@ static int detect_all(struct job *j)
 static void close_job(struct job *j)
 {
     cli_progress_clear(&j->progress);
+    cli_ahead_drop(&j->first);
     cli_shapes_close(&j->shapes);
     cli_sources_free(&j->sources);
     cli_text_free(&j->text);
@@ -250,6 +252,10 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
                          : &cli_format_table;
     cli_progress_begin(&j.progress);
     int rc = cli_sources_expand(&j.sources, args->rest + 1, (size_t)args->nrest - 1, e);
+    if (rc == 0)
+        rc = cli_limits_read(&j.limits, &o->limit, e);
+    if (rc == 0 && j.sources.n > 0 && o->device.threads != 1)
+        cli_ahead_begin(&j.first, j.sources.at[0].path, &j.limits);
     if (rc == 0)
         rc = open_module(&j, args);
     if (rc == 0)
