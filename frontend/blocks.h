@@ -95,6 +95,9 @@ struct fe_inner fe_inner_of_row(const struct fe_site *s, int64_t k0, int64_t k1,
 
 yir_ref fe_psa_block(struct fe_lower *l, yir_ref x, int64_t c, const struct fe_inner *b); /* a block */
 
+/* A depthwise 3x3 and a 1x1, both with bias, normalisation and activation (modules_fork.c). */
+yir_ref fe_ds_conv(struct fe_lower *l, const char *child, yir_ref x, int64_t c2);
+
 yir_ref fe_ghost_bottleneck(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s);
 /* A 1 x k and a k x 1 convolution. */
 yir_ref fe_cross_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t g, double e,

@@ -17,6 +17,7 @@ struct detect {
     enum extra extra;
     int64_t nextra, dims; /* channels; numbers of a keypoint */
     bool newer;           /* as in 26 */
+    bool separable;       /* the box branch is of separable convolutions */
     bool text;            /* classes by nearness to texts: the class branch ends in an embedding */
     int64_t embed;
     bool text_norm;       /* BatchNorm of the embedding, instead of its length taken off */
@@ -36,9 +37,11 @@ static int64_t larger(int64_t a, int64_t b)
 
 static int64_t settle_reg_max(struct fe_lower *l)
 {
-    const struct fe_tensor *t = fe_tensor(l, "cv2.0.2.weight");
+    static const char *const names[] = {"cv2.0.2.weight", "one2one_cv2.0.2.weight", "cv2.0.3.weight"};
+    const struct fe_tensor *t = NULL;
     int64_t r = fe_int(l, "reg_max", 0, l->reg_max);
-    if (!t) t = fe_tensor(l, "one2one_cv2.0.2.weight");
+    for (size_t i = 0; i < YIR_COUNT(names) && !t; i++)
+        t = fe_tensor(l, names[i]);
     if (t && t->rank == 4 && t->dim[0] >= 4 && t->dim[0] % 4 == 0) r = t->dim[0] / 4;
     if (r != l->reg_max && fe_get(l->description, "reg_max"))
         fe_warn(l, W_DISAGREE, "reg_max is %lld in the yaml and %lld in the weights, which decide",
@@ -60,12 +63,38 @@ static yir_ref two_convs(struct fe_lower *l, yir_ref x, int64_t width)
     return fe_conv(l, "1", x, fe_conv_of(l, width, 3, 1));
 }
 
+/* As two_convs, of the kind a fork has. */
+static yir_ref branch_convs(const struct detect *d, yir_ref x, int64_t width)
+{
+    if (!d->separable) return two_convs(d->l, x, width);
+    x = fe_ds_conv(d->l, "0", x, width);
+    return fe_ds_conv(d->l, "1", x, width);
+}
+
+/* LeYOLO: a 1x1, two depthwise ones, and the last in fourth place. */
+static yir_ref light_branch(struct fe_lower *l, yir_ref x, int64_t width, int64_t c2)
+{
+    x = fe_conv(l, "0", x, fe_conv_of(l, width, 1, 1));
+    for (int i = 1; i < 3; i++) {
+        struct fe_conv dw = fe_depthwise_of(l, fe_channels(l, x), 3, 1);
+        dw.act = l->act;
+        x = fe_conv(l, i == 1 ? "1" : "2", x, dw);
+    }
+    return fe_predict(l, "3", x, c2);
+}
+
 static yir_ref plain_branch(const struct detect *d, const char *set, const char *name, int level, int64_t width,
                             int64_t c2)
 {
     struct fe_lower *l = d->l;
+    yir_ref x = d->s->in[level];
     fe_child(l, branch(d, set, name, level));
-    yir_ref x = two_convs(l, d->s->in[level], width);
+    if (fe_has(l, "3.weight", false)) {
+        x = light_branch(l, x, width, c2);
+        fe_leave(l);
+        return x;
+    }
+    x = branch_convs(d, x, width);
     x = fe_predict(l, "2", x, c2);
     fe_leave(l);
     return x;
@@ -87,6 +116,11 @@ static yir_ref class_branch(const struct detect *d, const char *set, int level)
     struct fe_lower *l = d->l;
     yir_ref x = d->s->in[level];
     fe_child(l, branch(d, set, "cv3", level));
+    if (fe_has(l, "3.weight", false)) {
+        x = light_branch(l, x, d->cls_width, l->nc);
+        fe_leave(l);
+        return x;
+    }
     if (fe_has(l, "0.0.conv.weight", !l->legacy)) {
         x = depthwise_pair(l, "0", x, d->cls_width);
         x = depthwise_pair(l, "1", x, d->cls_width);
@@ -378,6 +412,14 @@ static yir_ref lower(struct detect *d, bool end2end, bool refined, int64_t npr)
 yir_ref fe_low_detect(struct fe_lower *l, const struct fe_site *s)
 {
     struct detect d = {.l = l, .s = s};
+    return lower(&d, false, false, 0);
+}
+
+yir_ref fe_low_espdetect(struct fe_lower *l, const struct fe_site *s)
+{
+    struct detect d = {.l = l, .s = s, .separable = true};
+    l->legacy = false;
+    l->reg_max = 1;
     return lower(&d, false, false, 0);
 }
 

@@ -16,7 +16,7 @@
 struct checkpoint {
     const char *name;
     const char *compile; /* what is compiled; %D stands for the data folder */
-    const char *boxes, *raw, *images;
+    const char *boxes, *raw, *images; /* boxes NULL: a classifier, whose probabilities are compared */
 };
 
 static const struct checkpoint checkpoints[] = {
@@ -31,6 +31,19 @@ static const struct checkpoint checkpoints[] = {
      "images"},
     {"yolox_nano", "models/yolox.yaml --weights models/demo/yolox_nano.safetensors", "boxes/yolox_nano.json",
      "raw/yolox_nano.safetensors", "images"},
+    {"leyolo_nano", "%D/weights/pt_ultralytics8.1_LeYOLONano_coco80.pt", "boxes/pt_ultralytics8.1_LeYOLONano_coco80.json",
+     "raw/pt_ultralytics8.1_LeYOLONano_coco80.safetensors", "images"},
+    {"espdet_224", "%D/weights/pt_ultralytics8.3_espdet-pico_cat_224.pt", "boxes/pt_ultralytics8.3_espdet-pico_cat_224.json",
+     "raw/pt_ultralytics8.3_espdet-pico_cat_224.safetensors", "images"},
+    {"espdet_416", "%D/weights/pt_ultralytics8.3_espdet-pico_cat_416.pt", "boxes/pt_ultralytics8.3_espdet-pico_cat_416.json",
+     "raw/pt_ultralytics8.3_espdet-pico_cat_416.safetensors", "images"},
+    {"espdet_wheelchair", "%D/weights/pt_ultralytics8.4_espdet-pico_wheelchair_unstripped.pt",
+     "boxes/pt_ultralytics8.4_espdet-pico_wheelchair_unstripped.json",
+     "raw/pt_ultralytics8.4_espdet-pico_wheelchair_unstripped.safetensors", "images"},
+    {"cls_v8", "%D/weights/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.pt", NULL,
+     "raw/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.safetensors", NULL},
+    {"cls_11", "%D/weights/pt_ultralytics8.4_yolo11n-cls_plastic_lagnadlinus.pt", NULL,
+     "raw/pt_ultralytics8.4_yolo11n-cls_plastic_lagnadlinus.safetensors", NULL},
     {"parts_v8", "%D/weights/parts_v8_detect.pt", "parts/parts_v8_detect.json", NULL, "images/parts"},
 };
 
@@ -102,9 +115,18 @@ static const yoloc_tensor *tensor_named(const yoloc_tensors *t, const char *name
 }
 
 /* Rows of 5 + nc: four box numbers, then objectness and class scores. */
+/* Rows of boxes are [.., N, 5 + classes] or, without objectness, columns of [.., 4 + classes, N]; probabilities have none. */
+static int is_box(const yoloc_tensor *t, int64_t i)
+{
+    if (t->rank != 3)
+        return 0;
+    return (t->dim[1] < t->dim[2] ? i / t->dim[2] % t->dim[1] : i % t->dim[2]) < 4;
+}
+
 static void compare_raw(struct run *r, const yoloc_tensor *want, const yoloc_tensor *ours)
 {
-    if (!want || !ours || want->bytes != ours->bytes || want->rank != 3 || ours->dim[2] != want->dim[2]) {
+    if (!want || !ours || want->bytes != ours->bytes || want->rank != ours->rank ||
+        memcmp(want->dim, ours->dim, (size_t)want->rank * sizeof want->dim[0]) != 0) {
         fault(r, "raw output is missing or has another shape");
         return;
     }
@@ -112,7 +134,7 @@ static void compare_raw(struct run *r, const yoloc_tensor *want, const yoloc_ten
     double worst_box = 0, worst_score = 0;
     for (size_t i = 0; i < want->bytes / sizeof *a; i++) {
         double off = fabs((double)a[i] - (double)b[i]);
-        int box = (int64_t)i % want->dim[2] < 4;
+        int box = is_box(want, (int64_t)i);
         double bound = box ? 0.005 + 1e-4 * fabs((double)a[i]) : 5e-5;
         if (!(off <= bound) && r->faults < 10)
             fault(r, "raw element %zu: %g, wanted %g", i, (double)b[i], (double)a[i]);
@@ -142,7 +164,7 @@ static void check_raw(struct run *r)
     int failed = !picture || compile(r, (int)picture->dim[0], (int)picture->dim[1], module, sizeof module);
     snprintf(words, sizeof words, "run '%s' --in '%s' --out '%s'", module, stored, out);
     if (!failed && command(r, log, words) == 0 && yoloc_tensors_read(c, out, &ours) == YOLOC_OK)
-        compare_raw(r, tensor_named(want, "output"), tensor_named(ours, "decoded"));
+        compare_raw(r, tensor_named(want, "output"), tensor_named(ours, r->of->boxes ? "decoded" : "prob"));
     yoloc_tensors_free(want);
     yoloc_tensors_free(ours);
     yoloc_close(c);
@@ -272,11 +294,11 @@ static void check_result(struct run *r, const json_t *stored, const json_t *resu
 static void check_checkpoint(struct run *r)
 {
     char name[300];
-    snprintf(name, sizeof name, "expected/%s", r->of->boxes);
-    json_t *stored = test_data_json(name);
+    snprintf(name, sizeof name, "expected/%s", r->of->boxes ? r->of->boxes : "");
+    json_t *stored = r->of->boxes ? test_data_json(name) : NULL;
     size_t i;
     json_t *result;
-    json_array_foreach(test_json_list(stored, "results"), i, result)
+    json_array_foreach(stored ? test_json_list(stored, "results") : NULL, i, result)
         check_result(r, stored, result);
     json_decref(stored);
     if (r->of->raw)
