@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ir/crashpoint.h"
+
 /* Gives the file up and reports why, in this order: memory may run out in the report, which then does not return.
  * err 0: why stands alone. */
 static int fail(struct fe_outfile *o, struct yir_diags *d, const char *why, int err)
@@ -91,6 +93,7 @@ int fe_outfile_open(struct fe_outfile *o, struct yir_diags *d, const char *path)
     o->unnamed = o->fd >= 0;
     if (o->fd < 0) o->fd = open_named(o);
     if (o->fd < 0) return fail(o, d, "cannot be written", errno);
+    YIR_CRASH_POINT("file.made");
     return 0;
 }
 
@@ -104,6 +107,7 @@ int fe_outfile_write(struct fe_outfile *o, struct yir_diags *d, const void *byte
         if (k < 0) return fail(o, d, "cannot be written", errno);
         p += k;
         n -= (size_t)k;
+        YIR_CRASH_POINT("file.written");
     }
     return 0;
 }
@@ -137,13 +141,18 @@ static void sync_folder(const char *path)
     if (fd < 0) return;
     (void)fsync(fd);
     close(fd);
+    YIR_CRASH_POINT("file.folder-synced");
 }
 
 static int settle(struct fe_outfile *o)
 {
     if (fsync(o->fd) != 0) return -1;
+    YIR_CRASH_POINT("file.synced");
     if (o->unnamed && give_name(o) != 0) return -1;
-    return rename(o->temp, o->path);
+    YIR_CRASH_POINT("file.named");
+    if (rename(o->temp, o->path) != 0) return -1;
+    YIR_CRASH_POINT("file.renamed");
+    return 0;
 }
 
 int fe_outfile_commit(struct fe_outfile *o, struct yir_diags *d)
