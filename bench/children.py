@@ -12,7 +12,7 @@ import sys
 import time
 
 RUNNER_PRIORITY, OWN_PRIORITY = 50, 51  # of the real-time class; a wrap's own fillers are to be below
-ANSWER_SECONDS = 300
+ANSWER_SECONDS = 900  # torch.compile's first run
 
 
 class RunnerError(RuntimeError):
@@ -90,15 +90,16 @@ def _die_with_parent():
 class Runner:
     """One child; `hello` is its first answer. It runs only inside ask()."""
 
-    def __init__(self, name, command, realtime=False):
+    def __init__(self, name, command):
         self.name = name
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         preexec_fn=_die_with_parent)
         self.buffer = b""
         self.hello = self._answer()
-        if realtime:
-            prioritise(self.process.pid, RUNNER_PRIORITY)
         self.stop()
+
+    def prioritise(self):
+        prioritise(self.process.pid, RUNNER_PRIORITY)
 
     def _answer(self):
         end = time.monotonic() + ANSWER_SECONDS

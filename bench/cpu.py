@@ -236,7 +236,7 @@ class Race:
         self.times, self.slices, self.turn = {}, {}, {}
         self.runners = {}
         for name in ["peak"] + names:
-            self.runners[name] = Runner(name, model.command(name, threads, ["decoded"]), machine.realtime)
+            self.runners[name] = Runner(name, model.command(name, threads, ["decoded"]))
             self.times[name], self.slices[name] = [], []
 
     def check(self, expected, void):
@@ -289,6 +289,8 @@ class Race:
     def run(self, least, most, budget):
         """Why it stopped. The clock that counts is that of the rounds."""
         spent, number = 0.0, 0
+        for runner in self.runners.values() if self.machine.realtime else []:
+            runner.prioritise()
         with self.machine.window():
             self.calibrate()
             while number < most:
