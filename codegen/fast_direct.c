@@ -3,10 +3,13 @@
  * by the epilogue. A 1x1 convolution over a value in memory reads it where it is. */
 #include "fast_conv.h"
 
+#include <string.h>
+
 struct direct {
     struct conv c;
     int vectors;          /* a block: vectors * lanes channels ... */
     int64_t pixels, rows; /* ... and pixels; a unit's rows */
+    int64_t parts, part;  /* parts of the output channels, one a unit; channels of each */
     bool flat;            /* 1x1: pixels of all rows of a unit are one run */
     bool in_place;        /* input read where it lies */
     int64_t step, row;    /* elements from one input column, and row, to the next, as the main loop reads */
@@ -54,68 +57,90 @@ static double block_cycles(const struct direct *d, int vectors, int64_t pixels)
     double v = vectors, p = (double)pixels, steps = (double)(d->taps * d->run);
     double fma = v * p / 2, load = (v + p) / 2, step = fma > load ? fma : load;
     if (step < 4) step = 4;
-    if (v * p + v > t->vregs - 6) step *= 1.12;
+    if (v * p + v > t->vregs - 8) step *= 1.2;
     return step * steps + 24 + v * p * cg_epilogue_cycles(&d->c);
 }
 
-static double config_cycles(const struct direct *d, int vectors, int64_t pixels, int64_t rows)
+/* Channels of each part when the output's are shared out to `parts` units: whole blocks. */
+static int64_t part_of(const struct conv *c, int vectors, int64_t parts)
 {
+    int64_t block = (int64_t)vectors * c->lanes, blocks = (c->co + block - 1) / block;
+    return (blocks + parts - 1) / parts * block;
+}
+
+/* Weights stream beside the sums at so many cycles a cache line: from beyond the second-level cache the first time, and for
+ * every run of rows when they are too many for it (measured). */
+static double config_cycles(const struct direct *d, int vectors, int64_t pixels, int64_t rows, int64_t parts)
+{
+    enum { L2_BYTES = 1200 * 1024 };
+    const double far = 8, near = 1;
     const struct conv *c = &d->c;
-    int64_t units = (c->oh + rows - 1) / rows, width = d->flat ? rows * c->ow : c->ow;
+    int64_t runs = (c->oh + rows - 1) / rows, width = d->flat ? rows * c->ow : c->ow;
     int64_t across = (width + pixels - 1) / pixels * (d->flat ? 1 : rows);
     int64_t block = (int64_t)vectors * c->lanes, whole = c->co / block, rest = (c->co % block + c->lanes - 1) / c->lanes;
     double blocks = (double)whole * block_cycles(d, vectors, pixels);
     if (rest) blocks += block_cycles(d, (int)rest, pixels);
-    double pack = d->in_place ? 0 : 2.5 * (double)(cg_packed_size(&c->win, rows, c->ow, c->ci) / c->lanes);
-    /* Weights come again from the second-level cache for every unit. */
-    double weights = 0.4 * (double)(c->co * d->taps * d->run / c->lanes);
-    return cg_shared_cycles((double)units * ((double)across * blocks + pack + weights + 100), units);
+    int64_t packed = d->in_place ? 0 : cg_packed_size(&c->win, rows, c->ow, c->ci);
+    double pack = (packed > 96 * 1024 ? 3.5 : 2.5) * (double)(packed / c->lanes);
+    double lines = (double)(c->co * d->taps * d->run) * 4 / 64, again = lines * 64 > L2_BYTES ? far : near;
+    double all = (double)runs * ((double)across * blocks + (double)parts * (pack + 100)) + lines * (far + (double)(runs - 1) * again);
+    return cg_shared_cycles(all, runs * parts);
 }
 
-static size_t add_config(const struct direct *d, int vectors, int64_t pixels, int64_t rows, struct cg_config *out, size_t n)
+struct list {
+    struct direct d;
+    struct cg_config all[512];
+    size_t n;
+};
+
+static void add_config(struct list *l, int vectors, int64_t pixels, int64_t rows, int64_t parts)
 {
-    for (size_t i = 0; i < n; i++)
-        if (out[i].knob[0] == pixels && out[i].knob[1] == vectors && out[i].knob[2] == rows) return n;
-    out[n] = (struct cg_config){.knob = {(int32_t)pixels, vectors, (int32_t)rows},
-                                .cycles = config_cycles(d, vectors, pixels, rows)};
-    return n + 1;
+    const struct conv *c = &l->d.c;
+    const int32_t knob[CG_KNOBS] = {(int32_t)pixels, vectors, (int32_t)rows, (int32_t)parts};
+    if (l->n == YIR_COUNT(l->all)) l->n = cg_best_configs(l->all, l->n, YIR_COUNT(l->all) / 2);
+    for (size_t i = 0; i < l->n; i++)
+        if (!memcmp(l->all[i].knob, knob, sizeof knob)) return;
+    if (parts > 1 && (c->co + part_of(c, vectors, parts) - 1) / part_of(c, vectors, parts) != parts) return;
+    l->all[l->n] = (struct cg_config){.cycles = config_cycles(&l->d, vectors, pixels, rows, parts)};
+    memcpy(l->all[l->n++].knob, knob, sizeof knob);
 }
 
-/* Numbers of rows worth trying: enough units to share out, little done twice, scratch within the second-level cache. */
-static int list_rows(const struct direct *d, int64_t rows[8])
+/* Register blocks for a run of rows. */
+static void add_blocks(struct list *l, int64_t rows, int64_t parts)
 {
-    enum { CACHE_ELEMS = 192 * 1024 };
-    static const int64_t some[] = {1, 2, 3, 4, 5, 8, 10};
-    const struct conv *c = &d->c;
-    int n = 0;
-    for (size_t i = 0; i < YIR_COUNT(some); i++) {
-        int64_t r = some[i], units = (c->oh + r - 1) / r;
-        if (r > c->oh || (r > 1 && units < 4) || (r > 1 && units * r - c->oh >= (r + 1) / 2)) continue;
-        if (r > 1 && !d->in_place && cg_packed_size(&c->win, r, c->ow, c->ci) > CACHE_ELEMS) continue;
-        rows[n++] = r;
+    const struct conv *c = &l->d.c;
+    for (int v = 1; v <= MAX_VECTORS && (v == 1 || (int64_t)(v - 1) * c->lanes < c->co); v++) {
+        int64_t width = l->d.flat ? rows * c->ow : c->ow, high = most_pixels(c->t, v), low = (high + 1) / 2;
+        if (high < 2 && v > 1) continue;
+        for (int64_t p = high; p >= low; p--) add_config(l, v, p < width ? p : width, rows, parts);
     }
-    return n;
+}
+
+/* Runs of rows worth trying: enough units to share out, little done twice, scratch within the second-level cache. A map of few
+ * rows shares out its channels too. */
+static void add_rows(struct list *l, int64_t rows)
+{
+    enum { CACHE_ELEMS = 256 * 1024, UNITS = 4 };
+    const struct conv *c = &l->d.c;
+    int64_t runs = (c->oh + rows - 1) / rows;
+    if (rows > c->oh || (rows > 1 && runs * rows - c->oh >= (rows + 1) / 2)) return;
+    if (rows > 1 && !l->d.in_place && cg_packed_size(&c->win, rows, c->ow, c->ci) > CACHE_ELEMS) return;
+    for (int64_t parts = 1; parts <= 8; parts *= 2)
+        if ((runs * parts >= UNITS || rows == 1) && (parts == 1 || runs < 4 * UNITS)) add_blocks(l, rows, parts);
 }
 
 size_t list_conv_direct(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t,
                         struct cg_config *out, size_t most)
 {
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 7, 8, 10, 13, 20};
+    struct list l = {.n = 0};
     struct conv c;
-    int64_t rows[8];
-    size_t n = 0;
     cg_conv_of(f, first, last, t, &c);
-    struct direct d = direct_of(&c);
-    int nrows = list_rows(&d, rows);
-    for (int r = 0; r < nrows; r++)
-        for (int v = 1; v <= MAX_VECTORS && (v == 1 || (int64_t)(v - 1) * c.lanes < c.co); v++) {
-            int64_t width = d.flat ? rows[r] * c.ow : c.ow, high = most_pixels(t, v), low = (high + 1) / 2;
-            if (high < 2 && v > 1) continue;
-            for (int64_t p = high; p >= low && n < most; p--) {
-                int64_t fit = p < width ? p : width;
-                n = add_config(&d, v, fit, rows[r], out, n);
-            }
-        }
-    return cg_best_configs(out, n, 24);
+    l.d = direct_of(&c);
+    for (size_t i = 0; i < YIR_COUNT(rows); i++) add_rows(&l, rows[i]);
+    size_t n = cg_best_configs(l.all, l.n, most < 24 ? most : 24);
+    memcpy(out, l.all, n * sizeof *out);
+    return n;
 }
 
 /* --- program ------------------------------------------------------------------------------------------------ */
@@ -245,28 +270,44 @@ static void channel_block(struct kb *b, const struct direct *d, int vectors, int
     kb_end(b);
 }
 
+/* All channels of the unit's part. What is left after whole blocks belongs to the last part. */
+static void channel_blocks(struct kb *b, const struct direct *d, kv part)
+{
+    const struct conv *c = &d->c;
+    int64_t block = (int64_t)d->vectors * c->lanes, whole = c->co / block * block, rest = c->co % block;
+    if (whole) {
+        kv lo = kb_muli(b, part, d->part), end = kb_addi(b, lo, d->part), hi = kb_imin(b, end, kb_immi(b, whole));
+        kv ch = kb_loop(b, lo, hi, block);
+        channel_block(b, d, d->vectors, c->lanes, ch);
+        kb_end(b);
+    }
+    if (!rest) return;
+    int vectors = (int)((rest + c->lanes - 1) / c->lanes), lanes = (int)(rest - (int64_t)(vectors - 1) * c->lanes);
+    cg_if(b, kb_ieq(b, part, kb_immi(b, d->parts - 1)));
+    channel_block(b, d, vectors, lanes, kb_immi(b, whole));
+    kb_end(b);
+}
+
 void emit_fast_conv_direct(struct kb *b, struct cg_kernel *k)
 {
     struct conv c;
+    const int32_t *knob = k->config.knob;
     cg_conv_of(b->f, k->first, k->last, b->target, &c);
     struct direct d = direct_of(&c);
-    d.pixels = k->config.knob[0];
-    d.vectors = k->config.knob[1];
-    d.rows = k->config.knob[2];
-    cg_conv_unit(b, &c, d.rows, &d.n, &d.row0);
+    d.pixels = knob[0];
+    d.vectors = knob[1];
+    d.rows = knob[2];
+    d.parts = knob[3];
+    d.part = part_of(&c, d.vectors, d.parts);
+    kv u, parts = kb_immi(b, d.parts);
+    cg_split_unit(b, (c.oh + d.rows - 1) / d.rows * d.parts, &d.n, &u);
+    kv run = kb_idiv(b, u, parts), part = kb_irem(b, u, parts), row = kb_muli(b, run, d.rows);
+    d.row0 = kb_imin(b, row, kb_immi(b, c.oh - d.rows));
     locate_input(b, &d);
-    int64_t block = (int64_t)d.vectors * c.lanes, whole = c.co / block, rest = c.co % block;
-    d.mem_w = kb_mem_weight(b, c.w, weight_packing(&d), (int32_t)block);
-    if (yir_kind(c.bias) != YIR_NIL) d.mem_bias = kb_mem_weight(b, c.bias, KB_PACK_OBLOCK, (int32_t)block);
+    int32_t block = (int32_t)(d.vectors * c.lanes);
+    d.mem_w = kb_mem_weight(b, c.w, weight_packing(&d), block);
+    if (yir_kind(c.bias) != YIR_NIL) d.mem_bias = kb_mem_weight(b, c.bias, KB_PACK_OBLOCK, block);
     b->lanes = b->valid = c.lanes;
-    if (whole) {
-        kv ch = kb_loop(b, kb_immi(b, 0), kb_immi(b, whole * block), block);
-        channel_block(b, &d, d.vectors, c.lanes, ch);
-        kb_end(b);
-    }
-    if (rest) {
-        int vectors = (int)((rest + c.lanes - 1) / c.lanes), last = (int)(rest - (int64_t)(vectors - 1) * c.lanes);
-        channel_block(b, &d, vectors, last, kb_immi(b, whole * block));
-    }
+    channel_blocks(b, &d, part);
     b->lanes = b->valid = 1;
 }

@@ -76,11 +76,13 @@ static double config_cycles(const struct wino *w)
     double in_vectors = (double)((c->ci + c->lanes - 1) / c->lanes), out_vectors = (double)((c->co + c->lanes - 1) / c->lanes);
     double step = v * p / 2 > (v + p) / 2 ? v * p / 2 : (v + p) / 2;
     if (step < 4) step = 4;
-    if (v * p + v > c->t->vregs - 6) step *= 1.12;
-    double products = nn * (double)((w->unit + w->pixels - 1) / w->pixels) * out_vectors / v * (step * ci + 14 + v * p);
+    if (v * p + v > c->t->vregs - 4) step *= 1.1;
+    double blocks = (double)((w->unit + w->pixels - 1) / w->pixels), products = nn * blocks * out_vectors / v * (step * ci + 20 + v * p);
     double lines = nn * ci * (double)c->co * 4 / 64, again = lines * 64 > L2_BYTES ? far : near;
-    double in = tiles * in_vectors * nn * (nn * tiles * ci * 4 > L1_BYTES ? 5.4 : 4.2);
-    double out = nn * (nn * tiles * v * c->lanes * 4 > L1_BYTES ? 4.4 : 3.2);
+    double in_bytes = nn * tiles * ci * 4, out_bytes = nn * tiles * v * c->lanes * 4;
+    double in = tiles * in_vectors * nn * (in_bytes > 8 * L1_BYTES ? 6.2 : in_bytes > L1_BYTES ? 5.4 : 4.2);
+    double out = nn * (out_bytes > 4 * L1_BYTES ? 5.2 : out_bytes > L1_BYTES ? 4.4 : 3.2);
+    if (ci * v * c->lanes * 4 > L1_BYTES / 2) products += lines * (blocks - 1) * 1.5; /* weights of a frequency leave the first level */
     out = tiles * out_vectors * (out + w->m * w->m * cg_epilogue_cycles(c));
     double all = lines * (far + (runs - 1) * again) + runs * (products + parts * in + out + parts * 200);
     return cg_shared_cycles(all, (int64_t)(runs * parts));
