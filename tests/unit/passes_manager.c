@@ -107,11 +107,11 @@ Test(passes_manager, whole_pipeline)
     b.opts.dump_after = "all";
     struct yir_func *f = pass_run_all(b.f, b.diags, &b.opts);
     cr_assert_not_null(f);
-    const char *order = "inputs,foldbn,constfold,simplify,cse,dce,layout,either,fuse,views,memplan,";
+    const char *order = "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,either,fuse,views,memplan,";
     cr_assert_str_eq(b.log->passes.text, order);
     cr_assert_str_eq(b.log->timed.text, order);
     cr_assert(!b.log->negative);
-    cr_assert_eq(b.log->unchanged, 2, "foldbn and constfold have nothing to do here");
+    cr_assert_eq(b.log->unchanged, 3, "foldbn, constfold and focus have nothing to do here");
     cr_assert_str_eq(b.log->last, text_of(f));
     cr_assert_eq(yir_verify(f, YIR_S_NOBN | YIR_S_LAYOUT | YIR_S_KERNELS | YIR_S_PLACES), 0);
     yir_arena_free(b.arena);
@@ -143,7 +143,7 @@ Test(passes_manager, skip)
     cr_assert_not_null(f);
     cr_assert(has_op(f, YIR_pad));
     cr_assert(has_op(f, YIR_relu));
-    cr_assert_str_eq(b.log->timed.text, "inputs,foldbn,constfold,cse,layout,either,fuse,views,memplan,");
+    cr_assert_str_eq(b.log->timed.text, "inputs,foldbn,constfold,focus,cse,layout,either,fuse,views,memplan,");
     yir_arena_free(b.arena);
 }
 
@@ -154,7 +154,7 @@ Test(passes_manager, stop_after)
     struct yir_func *f = pass_run_all(b.f, b.diags, &b.opts);
     cr_assert_not_null(f);
     cr_assert_eq(f->nkernel, 0);
-    cr_assert_str_eq(b.log->timed.text, "inputs,foldbn,constfold,simplify,cse,dce,layout,");
+    cr_assert_str_eq(b.log->timed.text, "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,");
     yir_arena_free(b.arena);
 }
 
@@ -164,10 +164,11 @@ Test(passes_manager, limit)
     static const char *const want[] = {
         "inputs,foldbn,layout,fuse,views,memplan,",
         "inputs,foldbn,constfold,layout,fuse,views,memplan,",
-        "inputs,foldbn,constfold,simplify,layout,fuse,views,memplan,",
-        "inputs,foldbn,constfold,simplify,cse,layout,fuse,views,memplan,",
-        "inputs,foldbn,constfold,simplify,cse,dce,layout,fuse,views,memplan,",
-        "inputs,foldbn,constfold,simplify,cse,dce,layout,either,fuse,views,memplan,",
+        "inputs,foldbn,constfold,focus,layout,fuse,views,memplan,",
+        "inputs,foldbn,constfold,focus,simplify,layout,fuse,views,memplan,",
+        "inputs,foldbn,constfold,focus,simplify,cse,layout,fuse,views,memplan,",
+        "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,fuse,views,memplan,",
+        "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,either,fuse,views,memplan,",
     };
     for (int n = 0; n < (int)YIR_COUNT(want); n++) {
         struct bench b = open_bench();
