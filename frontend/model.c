@@ -475,8 +475,8 @@ static const struct fe_model *describe_result(const struct build *b, const struc
     return m;
 }
 
-const struct fe_model *fe_model_build(struct yir_arena *a, struct yir_types *t, struct yir_diags *d,
-                                      const struct fe_value *root, const struct fe_model_opts *o)
+static const struct fe_model *build_model(struct yir_arena *a, struct yir_types *t, struct yir_diags *d,
+                                          const struct fe_value *root, const struct fe_model_opts *o)
 {
     struct build b = {.arena = a, .types = t, .diags = d, .opts = o};
     struct size size;
@@ -495,4 +495,13 @@ const struct fe_model *fe_model_build(struct yir_arena *a, struct yir_types *t, 
     warn_rounding(&b, &l);
     if (o->layers) add_layer_outputs(&l, &n, b.desc.nrow);
     return describe_result(&b, s, size, &l, &n);
+}
+
+const struct fe_model *fe_model_build(struct yir_arena *a, struct yir_types *t, struct yir_diags *d,
+                                      const struct fe_value *root, const struct fe_model_opts *o)
+{
+    yir_diags_one_error(d, true);
+    const struct fe_model *m = build_model(a, t, d, root, o);
+    yir_diags_one_error(d, false);
+    return m;
 }

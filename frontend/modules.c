@@ -1,5 +1,6 @@
 #include "modules.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -57,8 +58,10 @@ static int report_unknown(struct fe_lower *l, struct yir_loc loc, const char *na
         names[i] = table[i].name;
     const char *near = yir_nearest(name, names, YIR_COUNT(table));
     if (near) return fe_fail_at(l, loc, E_MODULE, "unknown module %s; did you mean %s?", name, near);
+    near = yir_nearest_within(name, names, YIR_COUNT(table), UINT_MAX);
     return fe_fail_at(l, loc, E_MODULE,
-                      "unknown module %s; `yoloc --list-modules` lists those that are known", name);
+                      "unknown module %s; the nearest that is known is %s (`yoloc --list-modules` lists all)", name,
+                      near);
 }
 
 const struct fe_module *fe_module_find(struct fe_lower *l, struct yir_loc loc, const char *name)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_KEPT_ERRORS = 20, MAX_SOURCE_COLUMNS = 160 };
+enum { MAX_KEPT_ERRORS = 20, MAX_TOLD = 10, MAX_SOURCE_COLUMNS = 160 };
 
 static const struct row {
     const char *name, *text;
@@ -29,6 +29,8 @@ struct yir_diags {
     struct yir_diag *diag;
     size_t ndiag, cap_diag;
     int errors;
+    bool one_error;
+    int told; /* errors that became notes */
     enum yir_class cls;
     const struct yir_limits *limits;
     void (*sink)(void *user, const struct yir_diag *);
@@ -42,6 +44,11 @@ struct yir_diags *yir_diags_new(struct yir_arena *a, void (*sink)(void *user, co
     d->sink = sink;
     d->user = user;
     return d;
+}
+
+void yir_diags_one_error(struct yir_diags *d, bool on)
+{
+    d->one_error = on;
 }
 
 void yir_diags_set_limits(struct yir_diags *d, const struct yir_limits *l)
@@ -147,6 +154,10 @@ static enum yir_class class_of(enum yir_diag_id id)
 static int report(struct yir_diags *d, enum yir_diag_id id, struct yir_loc loc, const char *where, const char *text)
 {
     const struct row *r = &rows[id];
+    if (r->severity == YIR_ERROR && d->one_error && d->errors) {
+        if (d->told++ < MAX_TOLD) yir_diag_note(d, loc, "%s%s", where, text);
+        return -1;
+    }
     if (r->severity == YIR_ERROR) {
         if (!d->errors++) d->cls = class_of(id);
         if (d->errors > MAX_KEPT_ERRORS) return -1;
@@ -270,7 +281,11 @@ static unsigned distance(const char *a, const char *b)
 const char *yir_nearest(const char *name, const char *const *names, size_t n)
 {
     size_t len = strlen(name);
-    unsigned limit = len < 6 ? 2 : (unsigned)(len / 3);
+    return yir_nearest_within(name, names, n, len < 6 ? 2 : (unsigned)(len / 3));
+}
+
+const char *yir_nearest_within(const char *name, const char *const *names, size_t n, unsigned limit)
+{
     const char *best = NULL;
     for (size_t i = 0; i < n; i++) {
         unsigned dist = distance(name, names[i]);

@@ -37,6 +37,9 @@ struct yir_diags; /* the collection; lives in its arena */
 struct yir_diags *yir_diags_new(struct yir_arena *a, void (*sink)(void *user, const struct yir_diag *),
                                 void *user);
 
+/* While on, errors after the first are told as its notes, a few of them: for mistakes that share one cause. */
+void yir_diags_one_error(struct yir_diags *d, bool on);
+
 /* Limits for the readers that report here (limits.h); borrowed. NULL until set. */
 struct yir_limits;
 void yir_diags_set_limits(struct yir_diags *d, const struct yir_limits *l);
@@ -70,5 +73,7 @@ unsigned yir_diag_number(enum yir_diag_id id);
 
 /* Nearest name by edit distance (at most a third of the length, at least 1), or NULL: for "did you mean". */
 const char *yir_nearest(const char *name, const char *const *names, size_t n);
+/* At most `limit` changes away; the first of equally near ones. */
+const char *yir_nearest_within(const char *name, const char *const *names, size_t n, unsigned limit);
 
 #endif
