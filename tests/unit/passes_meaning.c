@@ -1,6 +1,6 @@
 /* Whatever the passes do to random networks, every element of every output means the same afterwards: as an
- * expression over the inputs' elements, hashed. Batch normalisation, which makes new weights, is not among
- * them. */
+ * expression over the elements of inputs and the values of weights, hashed. Batch normalisation, which computes
+ * new weights, is not among them. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -37,6 +37,13 @@ static uint64_t *named(struct yir_arena *a, const char *name, int64_t n)
 {
     uint64_t *h = yir_alloc_n(a, (size_t)n, sizeof *h);
     for (int64_t i = 0; i < n; i++) h[i] = mix(mix_text(5, name), (uint64_t)i);
+    return h;
+}
+
+static uint64_t *values(struct yir_arena *a, const struct yir_weight *w, const struct yir_tdesc *d)
+{
+    uint64_t *h = yir_alloc_n(a, (size_t)yir_numel(d), sizeof *h);
+    for (int64_t i = 0; i < yir_numel(d); i++) h[i] = constant((float)yir_dtype_load(d->dtype, w->data, (size_t)i));
     return h;
 }
 
@@ -87,20 +94,20 @@ static uint64_t read_map(const struct element *e, int64_t c, int64_t y, int64_t 
     return read(e, 0, (int64_t[]){e->at[0], c, y, x});
 }
 
+/* A sum of products, in whatever order; each weight's value is its own. */
 static uint64_t mean_conv(const struct element *e, const struct yir_a_conv *a)
 {
     const struct yir_tdesc *w = desc(e->m, e->op, 1);
-    uint64_t h = e->m->f->op[e->op].nsrc;
+    uint64_t sum = 0;
     int64_t group = e->at[1] / (w->dim[0] / a->groups);
-    for (int k = 1; k < e->m->f->op[e->op].nsrc; k++)
-        h = mix_text(h, e->m->f->weight[yir_index(yir_src(e->m->f, e->op, k))].name);
-    h = mix(h, (uint64_t)e->at[1]);
     for (int64_t c = 0; c < w->dim[1]; c++)
         for (int64_t y = 0; y < w->dim[2]; y++)
             for (int64_t x = 0; x < w->dim[3]; x++)
-                h = mix(h, read_map(e, group * w->dim[1] + c, e->at[2] * a->stride[0] + y - a->pad[0],
+                sum += mix(read(e, 1, (int64_t[]){e->at[1], c, y, x}),
+                           read_map(e, group * w->dim[1] + c, e->at[2] * a->stride[0] + y - a->pad[0],
                                     e->at[3] * a->stride[1] + x - a->pad[1], constant(0)));
-    return h;
+    bool bias = e->m->f->op[e->op].nsrc == 3;
+    return mix(4, bias ? mix(read(e, 2, &e->at[1]), sum) : sum);
 }
 
 /* Padding counts as zero in a mean and not at all in a maximum. A window of one element is that element. */
@@ -209,7 +216,7 @@ static struct meaning meaning_of(const struct yir_func *f)
     for (uint32_t i = 0; i < f->ninput; i++)
         m.input[i] = named(f->arena, f->input[i].name, yir_numel(yir_tdesc(f->types, f->input[i].type)));
     for (uint32_t i = 0; i < f->nweight; i++)
-        m.weight[i] = named(f->arena, f->weight[i].name, yir_numel(yir_tdesc(f->types, f->weight[i].type)));
+        m.weight[i] = values(f->arena, &f->weight[i], yir_tdesc(f->types, f->weight[i].type));
     for (uint32_t i = 1; i < f->nop; i++) m.value[i] = mean_op(&m, i);
     return m;
 }
@@ -239,7 +246,9 @@ static void check(uint64_t seed, const struct pass_opts *o)
 {
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     struct yir_diags *d = yir_diags_new(a, NULL, NULL);
-    struct yir_func *f = randnet(a, d, seed), *g = pass_run_all(f, d, o);
+    struct yir_func *f = randnet(a, d, seed);
+    randnet_weights(f, seed);
+    struct yir_func *g = pass_run_all(f, d, o);
     cr_assert_not_null(g, "network %llu: %s", (unsigned long long)seed,
                        yir_diag_count(d) ? yir_diag_at(d, 0)->text : "");
     compare(f, g, seed);
@@ -287,6 +296,7 @@ Test(passes_meaning, any_order)
         struct yir_arena *a = yir_arena_new(NULL, NULL);
         struct yir_diags *d = yir_diags_new(a, NULL, NULL);
         struct yir_func *f = randnet(a, d, seed), *g = f;
+        randnet_weights(f, seed);
         for (int i = 0; i < 12; i++) {
             state = state * UINT64_C(6364136223846793005) + 1;
             struct yir_diags *refused = yir_diags_new(a, NULL, NULL);
