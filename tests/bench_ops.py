@@ -38,19 +38,20 @@ try:
 except ImportError:
     torch = None
 
-BOUND = 2e-5  # by the largest element; the stored results have 7 digits
+BOUND = 2e-5  # of an op's error by the largest element; the stored results have 7 digits
+NETWORK_BOUND = 1e-4  # of a network's: ours and theirs add in other orders
 NETWORKS = [("tests/tiny.yaml", "rule", 64), ("models/yolox.yaml", "models/demo/yolox_nano.safetensors", 32)]
 
 faults = []
 
 
-def compare(what, got, wanted):
+def compare(what, got, wanted, bound=BOUND):
     got = numpy.asarray(got)
     if got.shape != wanted.shape:
         faults.append(f"{what}: shape {got.shape}, not {wanted.shape}")
         return
     error = numpy.abs(got - wanted).max() / max(numpy.abs(wanted).max(), 1e-30)
-    if not error <= BOUND:
+    if not error <= bound:
         faults.append(f"{what}: off by {error:.2e}")
 
 
@@ -142,7 +143,7 @@ def check_network(build, folder, yaml, weights, size):
     net, values = ir.load(folder / "t", tensors)
     x = numpy.random.default_rng(2).random((1, 3, size, size), numpy.float32)
     for name, got, wanted in zip(net.outputs, run_onnx(net, values, list(net.outputs), x), ours(build, folder, module, net, x)):
-        compare(f"{yaml} {name}", got, wanted)
+        compare(f"{yaml} {name}", got, wanted, NETWORK_BOUND)
 
 
 def main(argv):
