@@ -166,20 +166,22 @@ struct fe_conv fe_bare_of(struct fe_lower *l, int64_t c2, int64_t k, int64_t s)
     return c;
 }
 
-yir_ref fe_deconv2d(struct fe_lower *l, yir_ref x, int64_t c2, const int64_t k[2], const int64_t s[2],
-                    const int64_t p[2], bool bias)
+yir_ref fe_deconv2d(struct fe_lower *l, yir_ref x, const struct fe_deconv *c, bool bias)
 {
     if (yir_kind(x) == YIR_NIL) return YIR_NONE;
-    int64_t c1 = fe_channels(l, x), g = fe_int(l, "groups", 0, 1);
-    if (g < 1) g = 1;
-    int64_t dim[4] = {c1, c2 / g, k[0], k[1]};
+    int64_t c1 = fe_channels(l, x), g = fe_int(l, "groups", 0, c->g);
+    if (g < 1 || c->c2 % g)
+        return fe_fail(l, E_ARGS, "%s: %lld channels do not divide into %lld groups", l->at->path, (long long)c->c2,
+                       (long long)g),
+               YIR_NONE;
+    int64_t dim[4] = {c1, c->c2 / g, c->k[0], c->k[1]};
     yir_ref src[3] = {x, fe_weight(l, "weight", dim, 4, FE_W_SOFT0 << 1 | FE_W_SOFT0 << 2 | FE_W_SOFT0 << 3)};
     if (yir_kind(src[1]) == YIR_NIL) return YIR_NONE;
     struct yir_a_deconv a = {.groups = (int32_t)g};
     for (int i = 0; i < 2; i++) {
-        a.stride[i] = (int32_t)fe_int(l, "stride", i, s[i]);
-        a.pad[i] = (int32_t)fe_int(l, "padding", i, p[i]);
-        a.grow[i] = (int32_t)fe_int(l, "output_padding", i, 0);
+        a.stride[i] = (int32_t)fe_int(l, "stride", i, c->s[i]);
+        a.pad[i] = (int32_t)fe_int(l, "padding", i, c->p[i]);
+        a.grow[i] = (int32_t)fe_int(l, "output_padding", i, c->grow[i]);
         if (fe_int(l, "dilation", i, 1) != 1)
             return fe_fail(l, E_UNSUPPORTED, "%s: a transposed convolution with dilation is not supported", l->at->path),
                    YIR_NONE;

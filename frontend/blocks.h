@@ -39,8 +39,10 @@ yir_ref fe_unary(struct fe_lower *l, enum yir_code c, yir_ref x); /* an op of on
 yir_ref fe_affine(struct fe_lower *l, yir_ref x, double mul, double add);
 
 /* Transposed convolution alone: "weight", and "bias". */
-yir_ref fe_deconv2d(struct fe_lower *l, yir_ref x, int64_t c2, const int64_t k[2], const int64_t s[2],
-                    const int64_t p[2], bool bias);
+struct fe_deconv {
+    int64_t c2, k[2], s[2], p[2], grow[2], g;
+};
+yir_ref fe_deconv2d(struct fe_lower *l, yir_ref x, const struct fe_deconv *c, bool bias);
 /* Depthwise, activation none unless set afterwards. */
 struct fe_conv fe_depthwise_of(struct fe_lower *l, int64_t c, int64_t k, int64_t s);
 /* Without activation. */

@@ -5,9 +5,9 @@
 
 static yir_ref twice(struct fe_lower *l, const char *child, yir_ref x)
 {
-    static const int64_t two[2] = {2, 2}, none[2] = {0, 0};
+    struct fe_deconv c = {.c2 = fe_channels(l, x), .k = {2, 2}, .s = {2, 2}, .g = 1};
     fe_child(l, child);
-    x = fe_deconv2d(l, x, fe_channels(l, x), two, two, none, true);
+    x = fe_deconv2d(l, x, &c, true);
     fe_leave(l);
     return x;
 }

@@ -123,18 +123,32 @@ yir_ref fe_low_scdown(struct fe_lower *l, const struct fe_site *s)
 
 /* --- larger maps -------------------------------------------------------------------------------------------- */
 
+static struct fe_deconv deconv_of_row(const struct fe_site *s)
+{
+    struct fe_deconv c = {.c2 = fe_arg_int(s, "c2"), .g = 1};
+    for (int i = 0; i < 2; i++) {
+        c.k[i] = fe_arg(s, "k")->i[i];
+        c.s[i] = fe_arg(s, "s")->i[i];
+        c.p[i] = fe_arg(s, "p")->i[i];
+    }
+    return c;
+}
+
 /* Without normalisation and activation, with bias: the class of torch. */
 yir_ref fe_low_deconv(struct fe_lower *l, const struct fe_site *s)
 {
-    const int64_t *k = fe_arg(s, "k")->i, *step = fe_arg(s, "s")->i, *p = fe_arg(s, "p")->i;
-    return fe_deconv2d(l, s->in[0], fe_arg_int(s, "c2"), k, step, p, true);
+    struct fe_deconv c = deconv_of_row(s);
+    for (int i = 0; i < 2; i++)
+        c.grow[i] = fe_arg(s, "op")->i[i];
+    c.g = fe_arg_int(s, "groups");
+    return fe_deconv2d(l, s->in[0], &c, true);
 }
 
 yir_ref fe_low_convtranspose(struct fe_lower *l, const struct fe_site *s)
 {
-    const int64_t *k = fe_arg(s, "k")->i, *step = fe_arg(s, "s")->i, *p = fe_arg(s, "p")->i;
+    struct fe_deconv c = deconv_of_row(s);
     fe_child(l, "conv_transpose");
-    yir_ref x = fe_deconv2d(l, s->in[0], fe_arg_int(s, "c2"), k, step, p, false);
+    yir_ref x = fe_deconv2d(l, s->in[0], &c, false);
     bool fused = l->data && fe_has(l, "bias", false);
     fe_leave(l);
     if (!fused && fe_arg_int(s, "bn")) x = fe_batchnorm(l, "bn", x);

@@ -400,12 +400,13 @@ static int own_model(struct job *j)
 {
     const char *yaml = test_json_text(j->record, "yaml");
     const char *base = strrchr(yaml, '/') ? strrchr(yaml, '/') + 1 : yaml;
-    int repo = strcmp(j->family, "yolov5-repo") == 0;
-    if (strcmp(j->family, "tiny") == 0 || strcmp(j->family, "yolov3-repo") == 0)
+    int repo = strcmp(j->family, "yolov5-repo") == 0, segment = strstr(yaml, "/segment/") != NULL;
+    if (strcmp(j->family, "tiny") == 0 || strcmp(j->family, "extra") == 0 || strcmp(j->family, "yolov3-repo") == 0)
         return 0;
-    if (repo && (strchr(yaml, '/') + 1 != base || strlen(base) != strlen("yolov5n.yaml")))
+    if (repo && !segment && (strchr(yaml, '/') + 1 != base || strlen(base) != strlen("yolov5n.yaml")))
         return 0;
-    snprintf(j->model, sizeof j->model, "models/%s", repo ? "yolov5-anchor.yaml" : base);
+    snprintf(j->model, sizeof j->model, "models/%s",
+             segment ? "yolov5-anchor-seg.yaml" : repo ? "yolov5-anchor.yaml" : base);
     if (repo)
         j->scale[0] = base[strlen("yolov5")];
     return access(j->model, R_OK) == 0;
