@@ -146,6 +146,7 @@ struct cg_object_store { /* compiled kernels of earlier compilations; a key hold
     void (*put)(void *user, const void *key, size_t len, const void *object, size_t size);
     void *user;
 };
+const char *cg_llvm_version(struct yir_arena *a, struct yir_diags *d, const struct cg_target *t); /* NULL after reporting */
 int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_program *p, const struct cg_target *t,
                     struct cg_code *out, struct yir_str *llvm_text);
 

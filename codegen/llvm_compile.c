@@ -233,6 +233,13 @@ static void set_entries(struct yir_arena *a, const struct cg_program *p, struct 
     }
 }
 
+const char *cg_llvm_version(struct yir_arena *a, struct yir_diags *d, const struct cg_target *t)
+{
+    struct llvm_api ll;
+    if (llvm_load(d, t->arch, &ll)) return NULL;
+    return yir_format(a, "LLVM %u.%u.%u", ll.version[0], ll.version[1], ll.version[2]);
+}
+
 int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_program *p,
                     const struct cg_target *t, struct cg_code *out, struct yir_str *llvm_text)
 {

@@ -5,9 +5,16 @@
 #include <string.h>
 #include <time.h>
 
+#include "measuring.h"
 #include "runtime/yolort.h"
 
-enum { MOST_VARIANTS = 16, MOST_ROUNDS = 40 };
+enum {
+    MOST_VARIANTS = 16,
+    MOST_ROUNDS = 40,
+    LEAST_ROUNDS = 3, /* that give a median */
+    FIRM_ROUNDS = 5   /* after which what was found is worth keeping should the process die */
+};
+#define KEEP_EVERY_S 2.0 /* between records of what was found so far */
 
 /* What the modes do. worth: candidates predicted slower than this many times the best are not tried. */
 static const struct mode {
@@ -21,16 +28,25 @@ static const struct mode {
 
 #define MARGIN 0.97 /* of the predicted configuration's time, that a challenger must stay under */
 
+enum state {
+    DECIDED, /* by a record, by measuring, or for want of another candidate */
+    OPEN,    /* to be measured */
+    BUSY     /* another process measures it */
+};
+
 struct group {
-    const char *text;                     /* op_text */
-    const char *label;                    /* of its first kernel */
+    const char *text;                    /* op_text */
+    const char *label;                   /* of its first kernel */
     size_t len;
+    const char *space[CG_TUNE_FULL + 1]; /* text of each mode's candidates */
     struct cg_config candidate[MOST_VARIANTS];
     int ncandidate, kernels;
-    bool open;                            /* to be measured: there is no record */
-    int chosen;
-    double *ms[MOST_VARIANTS];            /* [rounds]: mean over the group's kernels */
+    enum state state;
+    bool known, measured, claimed;       /* found in the records; decided by measuring; claimed by this process */
+    struct cg_config chosen;
+    double *ms[MOST_VARIANTS];           /* [rounds]: mean over the group's kernels */
     double median[MOST_VARIANTS];
+    int best;                            /* candidate, by median */
 };
 
 struct variant {
@@ -38,6 +54,7 @@ struct variant {
     size_t size;
     yolort_module *module;
     yolort_context *context;
+    double run_s; /* of its first run */
 };
 
 struct tuner {
@@ -56,7 +73,8 @@ struct tuner {
     struct variant variant[MOST_VARIANTS + 1];
     void **buffer;        /* of inputs and outputs, shared by the variants; outputs of variant 0 are kept in `expected` */
     void **expected;
-    double start;
+    int threads;
+    double start, budget_s, make_s; /* make_s: what making a variant takes, at most so far */
 };
 
 static double seconds(void)
@@ -66,15 +84,15 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static bool over_budget(const struct tuner *w)
+static double left_s(const struct tuner *w)
 {
-    double budget = w->o->budget_s > 0 ? w->o->budget_s : w->mode->budget_s;
-    return seconds() - w->start > budget;
+    return w->start + w->budget_s - seconds();
 }
 
 static void progress(const struct tuner *w, const char *what, int done, int total, double left)
 {
-    if (w->o->progress) w->o->progress(w->o->user, what, done, total, left);
+    double most = left_s(w);
+    if (w->o->progress) w->o->progress(w->o->user, what, done, total, fmax(0, fmin(left, most)));
 }
 
 /* --- groups and records ------------------------------------------------------------------------------------- */
@@ -89,51 +107,79 @@ static struct group *find_group(struct tuner *w, const char *text, size_t len, u
     return NULL;
 }
 
-static struct cg_tune_key key_of(struct tuner *w, const struct group *g)
+/* The number of legal configurations, from the first, that are a mode's candidates. */
+static int count_candidates(enum cg_tune_mode mode, const struct cg_config *legal, size_t n)
 {
-    struct yir_str space = {.arena = w->arena};
-    for (int i = 0; i < g->ncandidate; i++) yir_str_fmt(&space, "%s\n", cg_config_text(w->arena, &g->candidate[i]));
+    int count = 1;
+    while ((size_t)count < n && count < modes[mode].variants && legal[count].family != CG_GENERIC &&
+           legal[count].cycles <= legal[0].cycles * modes[mode].worth)
+        count++;
+    return count;
+}
+
+static struct cg_tune_key key_of(struct tuner *w, const struct group *g, enum cg_tune_mode mode)
+{
     return (struct cg_tune_key){.op = g->text,
                                 .op_len = g->len,
                                 .target = yir_format(w->arena, "%s, %s", w->t->text, cg_cpu_name(w->arena)),
-                                .threads = w->o->threads,
+                                .threads = w->threads,
                                 .versions = w->o->versions,
-                                .space = space.text};
+                                .space = g->space[mode]};
 }
 
-/* A record counts when what it names is legal today. */
-static void look_up(struct tuner *w, struct group *g)
+/* A record counts when what it names is among what is legal today. */
+static bool use_record(struct tuner *w, struct group *g, const struct cg_config *legal, size_t n, const struct cg_tune_record *r)
 {
-    struct cg_tune_record r;
-    struct cg_tune_key k = key_of(w, g);
-    g->open = g->ncandidate > 1;
-    if (!g->open || !cg_tunedb_lookup(w->o->db, &k, &r)) return;
-    size_t i = cg_config_find(w->arena, r.config, g->candidate, (size_t)g->ncandidate);
-    if (i >= (size_t)g->ncandidate) return;
-    g->chosen = (int)i;
-    g->open = false;
+    size_t i = cg_config_find(w->arena, r->config, legal, n);
+    if (i >= n) return false;
+    g->chosen = legal[i];
+    g->known = true;
+    g->state = DECIDED;
+    return true;
+}
+
+/* What the thorough mode has found serves the fast one too. */
+static void look_up(struct tuner *w, struct group *g, const struct cg_config *legal, size_t n)
+{
+    for (enum cg_tune_mode mode = CG_TUNE_FULL; mode >= w->o->mode && mode > CG_TUNE_OFF; mode--) {
+        struct cg_tune_record r;
+        struct cg_tune_key k = key_of(w, g, mode);
+        if (cg_tunedb_lookup(w->o->db, &k, &r) && use_record(w, g, legal, (size_t)count_candidates(mode, legal, n), &r)) return;
+    }
+}
+
+static const char *space_text(struct tuner *w, const struct cg_config *legal, int n)
+{
+    struct yir_str space = {.arena = w->arena};
+    for (int i = 0; i < n; i++) yir_str_fmt(&space, "%s\n", cg_config_text(w->arena, &legal[i]));
+    return space.text;
 }
 
 static struct group *add_group(struct tuner *w, const struct cg_kernel *k, const struct cg_config *legal, size_t n)
 {
     struct group *g = yir_alloc(w->arena, sizeof *g);
-    *g = (struct group){.text = k->op_text, .len = k->op_text_len};
-    for (size_t i = 0; i < n && g->ncandidate < w->mode->variants; i++) {
-        bool generic = legal[i].family == CG_GENERIC;
-        if (i && (generic || legal[i].cycles > legal[0].cycles * w->mode->worth)) break;
-        g->candidate[g->ncandidate++] = legal[i];
-    }
+    *g = (struct group){.text = k->op_text, .len = k->op_text_len, .chosen = legal[0]};
+    for (enum cg_tune_mode m = CG_TUNE_FAST; m <= CG_TUNE_FULL; m++)
+        g->space[m] = space_text(w, legal, count_candidates(m, legal, n));
+    g->ncandidate = count_candidates(w->o->mode, legal, n);
+    memcpy(g->candidate, legal, (size_t)g->ncandidate * sizeof *legal);
     for (int v = 0; v < g->ncandidate; v++) g->ms[v] = yir_alloc_n(w->arena, MOST_ROUNDS, sizeof *g->ms[v]);
     w->group = yir_grow(w->arena, w->group, &w->cap_group, w->ngroup + 1, sizeof *w->group);
     w->group[w->ngroup++] = g;
-    look_up(w, g);
+    g->state = g->ncandidate > 1 ? OPEN : DECIDED;
+    if (g->state == OPEN) look_up(w, g, legal, n);
     return g;
 }
 
-static int candidate_of(const struct tuner *w, const struct group *g)
+static const struct cg_config *config_now(const struct tuner *w, const struct group *g)
 {
-    if (w->now < 0 || !g->open) return g->chosen;
-    return w->now < g->ncandidate ? w->now : 0;
+    if (w->now < 0 || g->state != OPEN) return &g->chosen;
+    return &g->candidate[w->now < g->ncandidate ? w->now : 0];
+}
+
+static bool same_config(const struct cg_config *x, const struct cg_config *y)
+{
+    return x->family == y->family && !memcmp(x->knob, y->knob, sizeof x->knob);
 }
 
 static size_t choose(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n)
@@ -150,9 +196,8 @@ static size_t choose(void *user, const struct cg_kernel *k, const struct cg_conf
         w->of_kernel[w->nkernel++] = number;
         g->kernels++;
     }
-    const struct cg_config *c = &g->candidate[candidate_of(w, g)];
     for (size_t i = 0; i < n; i++)
-        if (legal[i].family == c->family && !memcmp(legal[i].knob, c->knob, sizeof c->knob)) return i;
+        if (same_config(&legal[i], config_now(w, g))) return i;
     return 0;
 }
 
@@ -197,7 +242,7 @@ static int make_variant(struct tuner *w, int number, struct variant *v)
     if (yolort_load(&v->module, v->bytes, v->size, error, sizeof error)) return runtime_failed(w, "load", error);
     yolort_context_opts co;
     yolort_context_opts_init(&co, sizeof co);
-    co.threads = w->o->threads;
+    co.threads = w->threads;
     if (yolort_context_new(&v->context, v->module, &co)) return runtime_failed(w, "context", "no memory");
     yolort_profile(v->context, 1);
     return bind_all(w, v);
@@ -262,8 +307,9 @@ static double difference(struct tuner *w, const struct variant *v, bool first)
         double most = 0, mean = 0;
         for (size_t k = 0; k < n; k++) {
             double apart = fabs((double)x[k] - (double)y[k]);
-            if (!(apart <= most)) most = apart; /* NaN counts as apart */
-            mean += fabs((double)y[k]) / (double)n;
+            bool same = x[k] == y[k] || (x[k] != x[k] && y[k] != y[k]); /* infinities and NaN of bad weights */
+            if (!same && !(apart <= most)) most = apart;                /* NaN beside a number counts as apart */
+            if (isfinite(y[k])) mean += fabs((double)y[k]) / (double)n;
         }
         if (!(most <= worst * mean)) worst = most / (mean > 0 ? mean : 1);
     }
@@ -289,7 +335,7 @@ static int note_times(struct tuner *w, const struct variant *v, int number, int 
     for (uint32_t i = 0; i < w->nkernel; i++) {
         struct group *g = w->group[w->of_kernel[i]];
         yolort_step s;
-        if (number >= g->ncandidate || !g->open) continue;
+        if (number >= g->ncandidate || g->state != OPEN) continue;
         if (yolort_step_at(v->context, i, &s)) return runtime_failed(w, "times", yolort_error(v->context));
         g->ms[number][round] += s.ms / g->kernels;
     }
@@ -300,113 +346,248 @@ static int most_candidates(const struct tuner *w)
 {
     int most = 0;
     for (size_t i = 0; i < w->ngroup; i++)
-        if (w->group[i]->open && w->group[i]->ncandidate > most) most = w->group[i]->ncandidate;
+        if (w->group[i]->state == OPEN && w->group[i]->ncandidate > most) most = w->group[i]->ncandidate;
     return most;
 }
 
-/* Makes the variants while the budget lasts; half of it stays for measuring. Their number, or -1. */
+static bool is_apart(struct tuner *w, int v)
+{
+    double apart = difference(w, &w->variant[v], v == 0);
+    if (apart <= 1e-3) return false;
+    yir_diag(w->diags, (struct yir_loc){0}, E_TUNE,
+             "tuning: candidate %d gives other results (off by %.2g of the mean); please report this", v, apart);
+    return true;
+}
+
+/* Seconds for measuring n variants for some rounds and comparing the winners for as many. */
+static double needed_s(const struct tuner *w, int n, int rounds)
+{
+    double one = w->variant[0].run_s;
+    return rounds * (n + 2) * one + w->make_s;
+}
+
+/* Makes the variants while the budget lasts; part of it stays for measuring. Their number, or -1. */
 static int make_variants(struct tuner *w, int wanted)
 {
-    double budget = w->o->budget_s > 0 ? w->o->budget_s : w->mode->budget_s;
+    double begun = seconds(), budget = left_s(w), ms;
     for (int v = 0; v < wanted; v++) {
-        double spent = seconds() - w->start;
-        if (v >= 2 && spent + spent / v > 0.6 * budget) return v;
-        progress(w, "candidates", v, wanted, v ? spent / v * (wanted - v) + 0.4 * budget : budget);
+        double before = seconds(), spent = before - begun, more = v ? spent / v : 0;
+        if (v >= 1 && spent + more + needed_s(w, v + 1, LEAST_ROUNDS) > budget) return v;
+        if (v >= 2 && spent + more > 0.6 * budget) return v;
+        progress(w, "candidate", v, wanted, v ? more * (wanted - v) + needed_s(w, wanted, w->mode->rounds) : budget);
         if (make_variant(w, v, &w->variant[v])) return -1;
-        double ms;
+        w->make_s = seconds() - before;
         if (v == 0) fill_inputs(w, &w->variant[0]);
         if (run_variant(w, &w->variant[v], &ms)) return -1;
-        double apart = difference(w, &w->variant[v], v == 0);
-        if (!(apart <= 1e-3))
-            return yir_diag(w->diags, (struct yir_loc){0}, E_TUNE,
-                            "tuning: candidate %d gives other results (off by %.2g of the mean); please report this", v, apart);
+        w->variant[v].run_s = ms * 1e-3;
+        if (is_apart(w, v)) return -1;
     }
     return wanted;
 }
 
-/* The variants in turn; the number of rounds, or -1. */
+/* --- what is found ------------------------------------------------------------------------------------------ */
+
+static void pick_winner(struct group *g, int nvariant, int rounds)
+{
+    int n = g->ncandidate < nvariant ? g->ncandidate : nvariant;
+    g->best = 0;
+    for (int v = 0; v < n; v++) g->median[v] = median(g->ms[v], rounds);
+    for (int v = 1; v < n; v++)
+        if (g->median[v] < g->median[g->best] && g->median[v] < MARGIN * g->median[0]) g->best = v;
+}
+
+static void pick_winners(struct tuner *w, int nvariant, int rounds)
+{
+    for (size_t i = 0; i < w->ngroup; i++)
+        if (w->group[i]->state == OPEN) pick_winner(w->group[i], nvariant, rounds);
+}
+
+static void report(const struct tuner *w, int nvariant)
+{
+    for (size_t i = 0; i < w->ngroup && w->o->report; i++) {
+        const struct group *g = w->group[i];
+        for (int v = 0; g->state == OPEN && v < g->ncandidate && v < nvariant; v++)
+            w->o->report(w->o->user, g->label, cg_config_text(w->arena, &g->candidate[v]), g->candidate[v].cycles, g->median[v]);
+    }
+}
+
+/* Keeping a record gives the claim up. */
+static void remember(struct tuner *w, struct group *g, int rounds)
+{
+    struct cg_tune_key k = key_of(w, g, w->o->mode);
+    const double *ms = g->ms[g->best]; /* in order since the median was taken */
+    struct cg_tune_record r = {.median_s = g->median[g->best] * 1e-3,
+                               .spread_s = (ms[rounds * 9 / 10] - ms[rounds / 10]) * 1e-3};
+    const char *text = cg_config_text(w->arena, &g->candidate[g->best]);
+    if (strlen(text) >= sizeof r.config) return;
+    memcpy(r.config, text, strlen(text) + 1);
+    if (cg_tunedb_store(w->o->db, &k, &r)) g->claimed = false;
+}
+
+static void remember_all(struct tuner *w, int rounds)
+{
+    for (size_t i = 0; i < w->ngroup; i++)
+        if (w->group[i]->state == OPEN) remember(w, w->group[i], rounds);
+}
+
+/* The variants in turn; the number of rounds, or -1. Should the process be killed, what it had found by then is kept. */
 static int measure(struct tuner *w, int nvariant)
 {
-    double begun = seconds(), ms;
+    double begun = seconds(), kept = begun, ms;
     int rounds = w->mode->rounds;
     for (int r = 0; r < rounds; r++) {
-        if (r >= 3 && over_budget(w)) return r;
-        progress(w, "rounds", r, rounds, r ? (seconds() - begun) / r * (rounds - r) : 0);
+        double now = seconds(), round = r ? (now - begun) / r : 0, last = needed_s(w, 0, LEAST_ROUNDS);
+        if (r >= LEAST_ROUNDS && round + last > left_s(w)) return r;
+        if (r >= FIRM_ROUNDS && now - kept > KEEP_EVERY_S) {
+            pick_winners(w, nvariant, r);
+            remember_all(w, r);
+            kept = now;
+        }
+        progress(w, "round", r, rounds, round * (rounds - r) + last);
         for (int v = 0; v < nvariant; v++)
             if (run_variant(w, &w->variant[v], &ms) || note_times(w, &w->variant[v], v, r)) return -1;
     }
     return rounds;
 }
 
-static void report(const struct tuner *w, const struct group *g, int n)
-{
-    for (int v = 0; v < n && w->o->report; v++)
-        w->o->report(w->o->user, g->label, cg_config_text(w->arena, &g->candidate[v]), g->candidate[v].cycles, g->median[v]);
-}
-
-static void pick_winners(struct tuner *w, int nvariant, int rounds)
+static void decide(struct tuner *w, bool tuned)
 {
     for (size_t i = 0; i < w->ngroup; i++) {
         struct group *g = w->group[i];
-        if (!g->open) continue;
-        int n = g->ncandidate < nvariant ? g->ncandidate : nvariant;
-        for (int v = 0; v < n; v++) g->median[v] = median(g->ms[v], rounds);
-        report(w, g, n);
-        for (int v = 1; v < n; v++)
-            if (g->median[v] < g->median[g->chosen] && g->median[v] < MARGIN * g->median[0]) g->chosen = v;
+        if (g->state != OPEN) continue;
+        if (!tuned) g->best = 0;
+        g->chosen = g->candidate[g->best];
     }
 }
 
-/* Puts the network of the winners against the untuned one. */
-static int compare(struct tuner *w, struct cg_tuned *out)
+static bool any_changed(const struct tuner *w)
+{
+    bool any = false;
+    for (size_t i = 0; i < w->ngroup; i++) any |= w->group[i]->state == OPEN && w->group[i]->best != 0;
+    return any;
+}
+
+/* The untuned network and the winners' in turn; the number of rounds, or -1. */
+static int run_both(struct tuner *w, double *before, double *after)
 {
     struct variant *tuned = &w->variant[MOST_VARIANTS];
-    double before[MOST_ROUNDS], after[MOST_ROUNDS];
-    int n = w->mode->rounds;
-    if (make_variant(w, -2, tuned)) return -1;
-    for (int r = -1; r < n; r++) { /* the first round warms up */
+    int n = 0;
+    for (int r = -1; r < w->mode->rounds; r++) { /* the first round warms up */
         double b, t;
+        if (r >= LEAST_ROUNDS && left_s(w) < 2 * w->variant[0].run_s) break;
         if (run_variant(w, &w->variant[0], &b) || run_variant(w, tuned, &t)) return -1;
         if (r < 0) continue;
-        before[r] = b;
-        after[r] = t;
+        before[n] = b;
+        after[n++] = t;
     }
-    out->before_ms = median(before, n);
-    out->after_ms = median(after, n);
-    if (out->after_ms < out->before_ms) return 0;
-    for (size_t i = 0; i < w->ngroup; i++)
-        if (w->group[i]->open) w->group[i]->chosen = 0;
+    return n;
+}
+
+/* Keeps the winners when their network is faster than the untuned one, else nothing is changed. */
+static int compare(struct tuner *w, struct cg_tuned *out)
+{
+    double before[MOST_ROUNDS], after[MOST_ROUNDS];
+    decide(w, true);
+    if (!any_changed(w)) return 0;
+    progress(w, "comparison", 0, 1, needed_s(w, 0, w->mode->rounds));
+    if (make_variant(w, -2, &w->variant[MOST_VARIANTS])) return -1;
+    int n = run_both(w, before, after);
+    if (n < 0) return -1;
+    double untuned = median(before, n), tuned = median(after, n);
+    bool better = tuned < untuned;
+    if (!better) decide(w, false);
+    if (!(out->before_ms > 0)) out->before_ms = untuned;
+    out->after_ms = better ? tuned : untuned;
     return 0;
 }
 
-static void remember(struct tuner *w, int rounds)
+static void close_open(struct tuner *w)
 {
     for (size_t i = 0; i < w->ngroup; i++) {
         struct group *g = w->group[i];
-        if (!g->open) continue;
-        struct cg_tune_key k = key_of(w, g);
-        const double *ms = g->ms[g->chosen];
-        struct cg_tune_record r = {.median_s = g->median[g->chosen] * 1e-3,
-                                   .spread_s = rounds ? (ms[rounds * 9 / 10] - ms[rounds / 10]) * 1e-3 : 0};
-        const char *text = cg_config_text(w->arena, &g->candidate[g->chosen]);
-        if (strlen(text) >= sizeof r.config) continue;
-        memcpy(r.config, text, strlen(text) + 1);
-        cg_tunedb_store(w->o->db, &k, &r);
+        g->measured |= g->state == OPEN;
+        g->state = g->state == OPEN ? DECIDED : g->state;
     }
 }
 
+/* Measures what is open. What the budget does not suffice for stays open. */
 static int tune_open(struct tuner *w, struct cg_tuned *out)
 {
     int wanted = most_candidates(w);
     if (wanted < 2) return 0;
     int n = make_variants(w, wanted);
-    if (n < 0) return -1;
+    if (n < 2) return n < 0 ? -1 : 0;
     int rounds = measure(w, n);
     if (rounds < 0) return -1;
     pick_winners(w, n, rounds);
+    report(w, n);
     if (compare(w, out)) return -1;
-    remember(w, rounds);
+    remember_all(w, rounds);
+    close_open(w);
     return 0;
+}
+
+/* --- other processes ---------------------------------------------------------------------------------------- */
+
+static void claim(struct tuner *w, struct group *g, double wait_s)
+{
+    struct cg_tune_record r;
+    struct cg_tune_key k = key_of(w, g, w->o->mode);
+    enum cg_tune_claim c = cg_tunedb_claim(w->o->db, &k, wait_s, &r);
+    g->state = c == CG_TUNE_BUSY ? BUSY : OPEN;
+    g->claimed = c == CG_TUNE_MINE;
+    if (c == CG_TUNE_FOUND) use_record(w, g, g->candidate, (size_t)g->ncandidate, &r);
+}
+
+static void claim_open(struct tuner *w)
+{
+    for (size_t i = 0; i < w->ngroup; i++)
+        if (w->group[i]->state == OPEN) claim(w, w->group[i], 0);
+}
+
+/* What others hold is waited for, a while in all; then it is measured here too. The number of groups opened. */
+static int claim_busy(struct tuner *w)
+{
+    double end = seconds() + CG_TUNE_WAIT_S;
+    int opened = 0;
+    for (size_t i = 0; i < w->ngroup; i++) {
+        struct group *g = w->group[i];
+        if (g->state != BUSY) continue;
+        claim(w, g, fmax(0, end - seconds()));
+        if (g->state == BUSY) g->state = OPEN;
+        opened += g->state == OPEN;
+    }
+    return opened;
+}
+
+static void release_claims(struct tuner *w)
+{
+    for (size_t i = 0; i < w->ngroup; i++) {
+        struct group *g = w->group[i];
+        struct cg_tune_key k = key_of(w, g, w->o->mode);
+        if (g->claimed) cg_tunedb_release(w->o->db, &k);
+        g->claimed = false;
+    }
+}
+
+static void tell_waiting(void *tuner)
+{
+    progress(tuner, "another process measures", 0, 0, HUGE_VAL);
+}
+
+/* One process measures at a time; what it has found is there when the next one's turn comes. */
+static int tune_in_turn(struct tuner *w, struct cg_tuned *out)
+{
+    struct cg_measuring *turn;
+    if (most_candidates(w) < 2) return 0;
+    cg_measuring_begin(&turn, w->arena, w->o->folder, 1.5 * w->budget_s + CG_TUNE_WAIT_S, tell_waiting, w);
+    w->start = seconds();
+    claim_open(w);
+    int rc = tune_open(w, out);
+    free_variants(w);
+    if (!rc && claim_busy(w) && left_s(w) > 0) rc = tune_open(w, out);
+    cg_measuring_end(turn);
+    return rc;
 }
 
 static void sum_up(const struct tuner *w, struct cg_tuned *out)
@@ -414,9 +595,10 @@ static void sum_up(const struct tuner *w, struct cg_tuned *out)
     out->groups = (int)w->ngroup;
     for (size_t i = 0; i < w->ngroup; i++) {
         const struct group *g = w->group[i];
-        out->measured += g->open;
-        out->known += !g->open && g->ncandidate > 1;
-        out->changed += g->chosen != 0;
+        out->measured += g->measured;
+        out->known += g->known;
+        out->left += g->state != DECIDED;
+        out->changed += !same_config(&g->chosen, &g->candidate[0]);
     }
 }
 
@@ -424,14 +606,18 @@ int cg_tune(struct yir_arena *a, struct yir_diags *d, const struct yir_func *f, 
             const struct cg_opts *base, const struct cg_tune_opts *o, struct cg_tuned *out)
 {
     struct tuner *w = yir_alloc(a, sizeof *w);
-    *w = (struct tuner){.arena = a, .diags = d, .f = f, .t = t, .base = base, .o = o, .mode = &modes[o->mode], .start = seconds()};
+    *w = (struct tuner){.arena = a, .diags = d, .f = f, .t = t, .base = base, .o = o, .mode = &modes[o->mode]};
     *out = (struct cg_tuned){.choose = choose, .choose_user = w};
+    w->threads = o->threads > 0 ? o->threads : yolort_cpu_threads();
+    w->budget_s = o->budget_s > 0 ? o->budget_s : w->mode->budget_s;
+    w->start = seconds();
     w->buffer = yir_alloc_n(a, f->ninput + f->noutput + 1u, sizeof *w->buffer);
     w->expected = yir_alloc_n(a, f->ninput + f->noutput + 1u, sizeof *w->expected);
     yir_arena_defer(a, free_variants, w);
     collect(w);
-    int rc = tune_open(w, out);
+    int rc = tune_in_turn(w, out);
     free_variants(w);
+    release_claims(w);
     w->now = -2;
     sum_up(w, out);
     return rc;

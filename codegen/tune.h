@@ -3,7 +3,11 @@
  * Kernels that compute the same (equal op_text) are a group and share what is found. Variant v of the network gives each group its
  * v-th best predicted configuration; the variants run in turn, every kernel timed in its place between the others, so caches and
  * threads are as they will be. A challenger must beat the predicted configuration by a margin, and the network of all winners must
- * beat the untuned one, or nothing changes. */
+ * beat the untuned one, or nothing changes.
+ *
+ * Of the processes that share a folder of caches one measures at a time (measuring.h), and each group is claimed (tunedb.h): what
+ * one has found, the others take. Candidates run in this process: they are made by the same code from the same checked programs as
+ * every other kernel, and each variant's outputs must equal the first one's. */
 #ifndef CG_TUNE_H
 #define CG_TUNE_H
 
@@ -14,10 +18,11 @@ enum cg_tune_mode { CG_TUNE_OFF, CG_TUNE_FAST, CG_TUNE_FULL };
 
 struct cg_tune_opts {
     enum cg_tune_mode mode;
-    double budget_s;       /* no variant or round is begun after it; 0: the mode's own */
+    double budget_s;       /* nothing is begun that would end after it; waiting for others does not count; 0: the mode's own */
     int threads;           /* that the network will run on; 0: one for each core */
     const char *versions;  /* of whatever makes code */
     struct cg_tunedb *db;  /* NULL: nothing is remembered */
+    struct cg_cachedir *folder; /* of db, for turns at measuring; NULL: whenever it likes */
     /* Compiles f under these options to a module, in malloc's memory. -1 after reporting. */
     int (*make)(void *user, const struct cg_opts *o, void **bytes, size_t *size);
     void (*progress)(void *user, const char *what, int done, int total, double seconds_left); /* may be NULL */
@@ -30,8 +35,9 @@ struct cg_tuned {
     /* For cg_opts: gives each kernel its configuration. */
     size_t (*choose)(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n);
     void *choose_user;
-    int groups, known, measured, changed; /* groups; found in the records; measured now; with another than the predicted one */
-    double before_ms, after_ms;           /* medians of the untuned and tuned network, measured in turn; 0: not measured */
+    int groups, known, measured; /* groups; found in the records; decided by measuring now */
+    int left, changed;           /* for which the budget did not suffice; with another configuration than the predicted one */
+    double before_ms, after_ms;  /* medians of the untuned and tuned network, measured in turn; 0: no kernel changed now */
 };
 
 /* f: as for cg_kernels; base: its options without a choice. Targets of this machine only. */

@@ -15,6 +15,7 @@ struct yoloc {
     yoloc_opts opts;  /* strings are in arena */
     struct yir_limits limits;
     struct yir_arena *arena;
+    yoloc_tuning tuning; /* of the last compile; size 0: it did not tune */
 };
 
 /* One call of the API: its memory, types and diagnostics, all released when it returns. */

@@ -2,14 +2,17 @@
 #include "driver.h"
 
 #include <link.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/artifact.h"
 #include "codegen/tune.h"
+#include "runtime/yolort.h"
 
 struct caches {
+    struct cg_cachedir *folder;
     struct cg_artifacts *artifacts;
     struct cg_tunedb *records;
 };
@@ -57,10 +60,10 @@ static void open_caches(struct call *k, struct caches *c)
     const struct cg_cachedir_opts o = {.path = k->o->cache_dir};
     *c = (struct caches){0};
     if (!k->o->cache || !*build_id(k)) return;
-    struct cg_cachedir *dir = cg_cachedir_open(k->arena, k->diags, &o);
-    if (!dir) return;
-    c->artifacts = cg_artifacts_open(k->arena, dir, 0);
-    if (k->o->tune) c->records = cg_tunedb_open(k->arena, dir);
+    c->folder = cg_cachedir_open(k->arena, k->diags, &o);
+    if (!c->folder) return;
+    c->artifacts = cg_artifacts_open(k->arena, c->folder, 0);
+    if (k->o->tune) c->records = cg_tunedb_open(k->arena, c->folder);
 }
 
 /* Objects made in this call, and those of earlier ones. */
@@ -131,7 +134,7 @@ static void tune_progress(void *user, const char *what, int done, int total, dou
 {
     struct making *m = user;
     char text[96];
-    snprintf(text, sizeof text, "tuning: %s, %.0f s left", what, left);
+    snprintf(text, sizeof text, "tuning, %.0f s left: %s", ceil(left), what);
     call_progress(m->k, text, done, total);
 }
 
@@ -141,24 +144,50 @@ static void tell_candidate(void *user, const char *label, const char *config, do
     if (k->o->dump) k->o->dump(k->o->user, "candidate", yir_format(k->arena, "%9.4f ms, %11.0f cycles predicted: %s, %s", ms, cycles, config, label));
 }
 
-static void tell_tuned(struct call *k, const struct cg_tuned *t)
+static void note_tuned(struct call *k, const struct cg_tuned *t)
 {
-    struct yir_str s = {.arena = k->arena};
-    yir_str_fmt(&s, "%d different kernels: %d known, %d measured, %d with another configuration than predicted", t->groups, t->known,
-                t->measured, t->changed);
-    if (t->before_ms > 0) yir_str_fmt(&s, "; network %.3f ms untuned, %.3f ms tuned", t->before_ms, t->after_ms);
-    if (k->o->dump) k->o->dump(k->o->user, "tuned", s.text);
+    k->c->tuning = (yoloc_tuning){.size = sizeof k->c->tuning,
+                                  .kernels = t->groups,
+                                  .known = t->known,
+                                  .measured = t->measured,
+                                  .left = t->left,
+                                  .changed = t->changed,
+                                  .before_ms = t->before_ms,
+                                  .after_ms = t->after_ms};
 }
 
-static int tune(struct call *k, struct build *b, const struct cg_meta *meta, struct cg_tunedb *records, struct cg_opts *co)
+yoloc_status yoloc_last_tuning(const yoloc *c, yoloc_tuning *t)
+{
+    if (!c || !t || !c->tuning.size) return YOLOC_USAGE;
+    size_t size = t->size;
+    memcpy(t, &c->tuning, size < sizeof *t ? size : sizeof *t);
+    t->size = size;
+    return YOLOC_OK;
+}
+
+/* What makes the code whose times are kept. NULL after reporting. */
+static const char *code_versions(struct call *k, const struct build *b)
+{
+    const char *llvm = "";
+#ifdef YOLOC_LLVM
+    llvm = cg_llvm_version(k->arena, k->diags, &b->target);
+#endif
+    (void)b;
+    return llvm ? yir_format(k->arena, "yoloc " YOLOC_VERSION_TEXT ", %s, checked %d", llvm, k->o->checked != 0) : NULL;
+}
+
+static int tune(struct call *k, struct build *b, const struct cg_meta *meta, const struct caches *c, struct cg_opts *co)
 {
     struct making m = {k, b, meta};
     struct cg_tuned tuned;
+    const char *versions = code_versions(k, b);
+    if (!versions) return -1;
     struct cg_tune_opts o = {.mode = k->o->tune == 1 ? CG_TUNE_FAST : CG_TUNE_FULL,
                              .budget_s = k->o->tune_budget,
                              .threads = k->o->tune_threads,
-                             .versions = "yoloc " YOLOC_VERSION_TEXT,
-                             .db = records,
+                             .versions = versions,
+                             .db = c->records,
+                             .folder = c->folder,
                              .make = make_candidate,
                              .progress = tune_progress,
                              .report = k->o->tune_report ? tell_candidate : NULL,
@@ -166,14 +195,14 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, str
     if (cg_tune(k->arena, k->diags, b->fused, &b->target, co, &o, &tuned)) return -1;
     co->choose = tuned.choose;
     co->choose_user = tuned.choose_user;
-    tell_tuned(k, &tuned);
+    note_tuned(k, &tuned);
     return 0;
 }
 
 /* --- whole modules ------------------------------------------------------------------------------------------ */
 
-/* All that decides a module's bytes. */
-static struct cg_artifact_key module_key(struct call *k, const struct build *b, const struct cg_meta *m)
+/* All that decides a module's bytes but how it was tuned. */
+static struct yir_str module_text(struct call *k, const struct build *b, const struct cg_meta *m)
 {
     const yoloc_opts *o = k->o;
     struct yir_str key = {.arena = k->arena}, ir = {.arena = k->arena};
@@ -188,42 +217,62 @@ static struct cg_artifact_key module_key(struct call *k, const struct build *b, 
     cg_key_text(&key, "target", yir_format(k->arena, "%s %s", b->target.text, b->target.features));
     cg_key_text(&key, "options", yir_format(k->arena, "strip %d, skip %s, limit %d", o->strip, o->skip_passes ? o->skip_passes : "",
                                             o->pass_limit));
-    if (o->tune)
-        cg_key_text(&key, "tuned", yir_format(k->arena, "%d, threads %d, %s", o->tune, o->tune_threads, cg_cpu_name(k->arena)));
+    return key;
+}
+
+static struct cg_artifact_key module_key(struct call *k, const struct yir_str *text, int tune)
+{
+    struct yir_str key = {.arena = k->arena};
+    int threads = k->o->tune_threads > 0 ? k->o->tune_threads : yolort_cpu_threads();
+    if (!tune) return (struct cg_artifact_key){"module", text->text, text->len};
+    yir_str_put(&key, text->text, text->len);
+    cg_key_text(&key, "tuned", yir_format(k->arena, "%d, threads %d, %s", tune, threads, cg_cpu_name(k->arena)));
     return (struct cg_artifact_key){"module", key.text, key.len};
 }
 
-static bool stored_module(struct call *k, struct caches *c, const struct cg_artifact_key *key, yoloc_result *out)
+/* A module that was tuned more thoroughly than is asked for is as good. */
+static bool stored_module(struct call *k, struct caches *c, const struct yir_str *text, yoloc_result *out)
 {
     size_t size;
-    const void *bytes = c->artifacts ? cg_artifact_get(c->artifacts, k->arena, key, &size) : NULL;
+    const void *bytes = NULL;
+    for (int tune = k->o->tune ? 2 : 0; !bytes && tune >= k->o->tune; tune--) {
+        struct cg_artifact_key key = module_key(k, text, tune);
+        bytes = cg_artifact_get(c->artifacts, k->arena, &key, &size);
+    }
     if (!bytes || !(out->bytes = malloc(size ? size : 1))) return false;
     memcpy(out->bytes, bytes, size);
     out->size = size;
     return true;
 }
 
+/* What is tuned in part only is not kept: the next time the rest is measured. */
+static void store_module(struct call *k, struct caches *c, const struct yir_str *text, const yoloc_result *out)
+{
+    struct cg_artifact_key key = module_key(k, text, k->o->tune);
+    if (!k->c->tuning.left) cg_artifact_put(c->artifacts, &key, out->bytes, out->size);
+}
+
 int call_build_module(struct call *k, struct build *b, const struct cg_meta *meta, yoloc_result *out)
 {
     struct caches c;
     struct objects objects = {.k = k};
-    struct cg_artifact_key key = {0};
+    struct yir_str text = {0};
     const struct cg_object_store store = {get_object, put_object, &objects};
     struct cg_opts co = {.no_fast = k->o->no_fast != 0, .checked = k->o->checked != 0, .max_batch = meta->max_batch, .objects = &store};
-    bool whole = !k->o->keep_dir && !k->o->dump_after && !k->o->time_passes && !k->o->verify_each;
+    k->c->tuning = (yoloc_tuning){0};
     if (call_find_target(k, b)) return -1;
     open_caches(k, &c);
     objects.artifacts = c.artifacts;
-    if (c.artifacts && whole) {
-        key = module_key(k, b, meta);
-        if (stored_module(k, &c, &key, out)) return 0;
-    }
+    bool whole = c.artifacts && !k->o->keep_dir && !k->o->dump_after && !k->o->time_passes && !k->o->verify_each &&
+                 !k->o->tune_report;
+    if (whole) text = module_text(k, b, meta);
+    if (whole && k->o->cache == 1 && stored_module(k, &c, &text, out)) return 0;
     if (call_passes(k, b, meta->max_batch)) return -1;
-    if (k->o->tune && tune(k, b, meta, c.records, &co)) return -1;
+    if (k->o->tune && tune(k, b, meta, &c, &co)) return -1;
     if (call_code(k, b, &co)) return -1;
     if (k->o->keep_dir && call_keep(k, b)) return -1;
     call_progress(k, "module", 0, 1);
     if (call_module(k, b, meta, &out->bytes, &out->size)) return -1;
-    if (key.kind) cg_artifact_put(c.artifacts, &key, out->bytes, out->size);
+    if (whole) store_module(k, &c, &text, out);
     return 0;
 }

@@ -56,7 +56,7 @@ typedef struct yoloc_opts {
     int time_passes;
     const char *keep_dir;    /* writes kernels (program, LLVM IR, object) here, or NULL */
     void (*diag)(void *user, const yoloc_diag *d);          /* may be NULL */
-    void (*dump)(void *user, const char *what, const char *text); /* dumps, timings, what tuning found; may be NULL */
+    void (*dump)(void *user, const char *what, const char *text); /* dumps, timings, candidates; may be NULL */
     void (*progress)(void *user, const char *what, int done, int total); /* may be NULL */
     void *user;
     const char *limits;      /* "yaml-depth=64,tensors=200000": other limits of what inputs may have; NULL: the defaults */
@@ -65,7 +65,8 @@ typedef struct yoloc_opts {
     double tune_budget;      /* seconds; 0: the mode's own */
     int tune_threads;        /* that the network will run on; 0: one for each core */
     int tune_report;         /* dump what each candidate took */
-    int cache;               /* 1: keep and reuse tuning records, kernels and whole modules in the user's cache folder */
+    int cache;               /* 1: keep and reuse tuning records, kernels and whole modules in the user's cache folder; 2: the
+                                same, but the module itself is made anew */
     const char *cache_dir;   /* another folder; NULL: YOLOC_CACHE_DIR, else the user's */
     const char *head;        /* which of two sets of branches gives the boxes: "one2many" (NULL too; overlaps are suppressed
                                 afterwards) or "one2one" (the best are taken as they are) */
@@ -91,6 +92,17 @@ YOLOC_API yoloc_status yoloc_compile(yoloc *c, const char *model, const char *we
 
 /* A module's IR and canonical weights compiled again with this handle's target and size (0: the module's own). */
 YOLOC_API yoloc_status yoloc_recompile(yoloc *c, const void *module, size_t size, yoloc_result *out);
+
+typedef struct yoloc_tuning {
+    size_t size;                /* sizeof of this struct as the caller knows it */
+    int kernels;                /* that differ */
+    int known, measured;        /* found in the records; decided by measuring */
+    int left;                   /* for which the budget did not suffice: they are as predicted */
+    int changed;                /* in another form than the predicted one */
+    double before_ms, after_ms; /* a run untuned and tuned; 0: no form changed now */
+} yoloc_tuning;
+/* What tuning found in the handle's last compile. USAGE when that did not tune, or came whole from the cache. */
+YOLOC_API yoloc_status yoloc_last_tuning(const yoloc *c, yoloc_tuning *t);
 
 /* Texts for `yoloc weights`: listing of a weights file (json: machine form); the `name shape` lines a model wants, or with params its
  * parameter counts. */

@@ -4,15 +4,11 @@
 #include "fileio.h"
 #include "host.h"
 #include "interrupt.h"
-#include "modfile.h"
+#include "model.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define MODULE_MAGIC "YOLOCMOD"
 
 struct options {
     struct cli_build build;
@@ -43,7 +39,10 @@ static const struct cli_option rows[] = {
      .help = "the code checks the bounds of every access"},
     {.name = "keep-kernels", .value = CLI_TEXT, .at = CLI_BUILD_AT(options, keep), .metavar = "DIR",
      .help = "write each kernel as program, LLVM IR and object here"},
-    CLI_ROWS_TUNE(options),
+    CLI_ROW_TUNE(options, "off"),
+    CLI_ROWS_TUNING(options),
+    CLI_ROW_NO_CACHE(options),
+    CLI_ROW_CACHE_DIR(options),
     CLI_ROWS_PASSES(options),
     CLI_ROWS_TRUST(options),
     CLI_ROW_LIMIT(options, build.limit),
@@ -58,54 +57,20 @@ static char *default_output(const char *model)
     return asprintf(&out, "%.*s.yoloc", n, file) < 0 ? NULL : out;
 }
 
-static int is_module(const char *path)
-{
-    char head[sizeof MODULE_MAGIC - 1];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* never waits for a FIFO's writer */
-    int yes = fd >= 0 && read(fd, head, sizeof head) == sizeof head && memcmp(head, MODULE_MAGIC, sizeof head) == 0;
-    if (fd >= 0)
-        close(fd);
-    return yes;
-}
-
-static int recompile(struct cli_compiler *c, const struct options *o, const char *path,
-                     const struct cli_limits *limits, yoloc_result *out, struct cli_error *e)
-{
-    struct cli_modfile f;
-    if (o->build.weights || o->build.scale || o->build.nc || o->build.layers || o->build.head)
-        return cli_fail(e, CLI_USAGE,
-                        "compile: %s is a module: its model and weights are fixed, so --weights, "
-                        "--scale, --nc, --head and --layers have no meaning",
-                        path);
-    if (cli_modfile_read(&f, path, &o->trust, limits, e) != 0)
-        return -1;
-    int rc = cli_compiler_check(c, yoloc_recompile(c->handle, f.bytes, f.size, out), e);
-    cli_modfile_free(&f);
-    return rc;
-}
-
-/* A description and weights carry no signature: the environment's wish for one is then about nothing. */
-static int front(struct cli_compiler *c, const struct options *o, const char *model, const struct cli_limits *limits,
-                 yoloc_result *out, struct cli_error *e)
-{
-    if (is_module(model))
-        return recompile(c, o, model, limits, out, e);
-    if (o->trust.key || o->trust.signature)
-        return cli_fail(e, CLI_USAGE, "compile: %s is no module, and only modules have signatures", model);
-    return cli_compiler_check(c, yoloc_compile(c->handle, model, o->build.weights, out), e);
-}
-
 static int build(struct cli_compiler *c, const struct options *o, const char *model, const char *output,
                  const struct cli_limits *limits, struct cli_error *e)
 {
     yoloc_result module = {NULL, 0};
+    yoloc_tuning tuning = {.size = sizeof tuning};
     double start = cli_seconds();
-    int rc = front(c, o, model, limits, &module, e);
+    int rc = cli_model_compile(c, &o->build, &o->trust, "compile", model, limits, &module, e);
     if (rc == 0) {
         cli_interrupt_hold();
         rc = cli_compiler_check(c, yoloc_write_file(c->handle, output, module.bytes, module.size), e);
         cli_interrupt_release();
     }
+    if (rc == 0 && cli_host_has_output() && yoloc_last_tuning(c->handle, &tuning) == YOLOC_OK)
+        cli_print_tuning(&tuning);
     if (rc == 0 && cli_host_has_output())
         printf("%s: %.1f MB, compiled in %.1f s\n", output, (double)module.size / 1e6, cli_seconds() - start);
     yoloc_free_result(&module);

@@ -73,7 +73,7 @@ static double read_time(const char *text)
 static int apply_tuning(yoloc_opts *o, const struct cli_build *b, struct cli_error *e)
 {
     static const char *const modes[] = {"off", "fast", "full"};
-    o->cache = b->caching && !b->no_cache;
+    o->cache = b->no_cache ? 0 : b->caching;
     o->cache_dir = b->cache_dir;
     o->tune_threads = b->tune_threads;
     o->tune_report = b->tune_report;
@@ -136,4 +136,14 @@ void cli_print_result(yoloc_result *r)
     if (r->size)
         fwrite(r->bytes, 1, r->size, stdout);
     yoloc_free_result(r);
+}
+
+void cli_print_tuning(const yoloc_tuning *t)
+{
+    printf("%d different kernels: %d known, %d measured, %d left, %d in another form than the predicted one\n", t->kernels, t->known,
+           t->measured, t->left, t->changed);
+    if (t->before_ms > 0)
+        printf("a run takes %.3f ms untuned, %.3f ms tuned\n", t->before_ms, t->after_ms);
+    if (t->left > 0)
+        printf("the time did not suffice for all; the same command goes on, and --tune-budget gives it more\n");
 }

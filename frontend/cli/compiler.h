@@ -53,18 +53,21 @@ struct cli_build {
      .metavar = "N|H,W", .help = "input size; else the checkpoint's or the family's"}, \
     {.name = "batch", .letter = 'b', .value = CLI_INT, .at = CLI_BUILD_AT(S, batch), .low = 1, \
      .high = 65536, .metavar = "N", .fallback = "1", .help = "largest number of images in one run"}
-#define CLI_ROWS_TUNE(S) \
-    {.name = "tune", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, tune), .metavar = "off|fast|full", \
+#define CLI_ROW_TUNE(S, usual) \
+    {.name = "tune", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, tune), .metavar = "off|fast|full", .fallback = usual, \
      .help = "measure candidate kernels here: off takes the predicted ones, fast the few likeliest (some 20 s for a " \
-             "network never seen), full many more (default off)"}, \
+             "network never seen), full many more"}
+#define CLI_ROWS_TUNING(S) \
     {.name = "tune-budget", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, tune_budget), .metavar = "TIME", \
      .help = "end tuning after about this long: 30s, 500ms, 2m (default 20s for fast, 5m for full)"}, \
     {.name = "tune-threads", .value = CLI_INT, .at = CLI_BUILD_AT(S, tune_threads), .low = 1, .high = 1024, .metavar = "N", \
      .help = "tune for this many CPU threads; else one for each core"}, \
     {.name = "tune-report", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, tune_report), \
-     .help = "print the time of each candidate measured on stderr"}, \
+     .help = "print the time of each candidate measured on stderr"}
+#define CLI_ROW_NO_CACHE(S) \
     {.name = "no-cache", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, no_cache), \
-     .help = "neither use nor keep tuning records, kernels and modules in the user's cache folder"}, \
+     .help = "neither use nor keep tuning records, kernels and modules in the user's cache folder"}
+#define CLI_ROW_CACHE_DIR(S) \
     {.name = "cache-dir", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, cache_dir), .metavar = "DIR", \
      .help = "the cache folder; else YOLOC_CACHE_DIR, else XDG_CACHE_HOME/yoloc or ~/.cache/yoloc"}
 #define CLI_ROWS_PASSES(S) \
@@ -86,6 +89,9 @@ void cli_compiler_close(struct cli_compiler *c);
 
 /* 0, or -1 with the exit code of a status whose cause was told already. Ends the progress line. */
 int cli_compiler_check(struct cli_compiler *c, yoloc_status s, struct cli_error *e);
+
+/* Prints what tuning found on stdout, a line or two. */
+void cli_print_tuning(const yoloc_tuning *t);
 
 /* Prints a text result on stdout and releases it. */
 void cli_print_result(yoloc_result *r);
