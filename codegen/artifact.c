@@ -154,7 +154,8 @@ static enum found read_entry(struct reading *r)
 {
     struct stat st;
     if (fstat(r->fd, &st) != 0) return MISS;
-    bool ours = S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1 && !(st.st_mode & 022);
+    /* Without a name: it was replaced just now, and is as good as before. */
+    bool ours = S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink <= 1 && !(st.st_mode & 022);
     if (CG_BREAKS(ARTIFACT_FILE, !ours)) return OTHER;
     r->file = (uint64_t)st.st_size;
     enum found f = r->file < HEAD ? DAMAGED : read_head(r);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -154,6 +155,7 @@ static pid_t start(const char *path, unsigned p, struct kept *kept)
     pid_t child = fork();
     NEED(child >= 0, "no fork");
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it would go on for ever */
         work(path, p, kept);
         _exit(1);
     }
