@@ -125,13 +125,14 @@ class Model:
                 self.path(".f32"), ",".join(outputs)]
 
 
-def compile_times(model, machine, quick):
+def compile_times(model, machine, quick, void):
     """Makes the modules; what is asked of a compiler: time and memory of each way to compile."""
     own, out, memory = model.own, {"untuned": None, "tuned": None, "cached": None}, 0
+    module = pathlib.Path(model.path(".yoloc"))
     with machine.window(), tempfile.TemporaryDirectory() as caches:
         for mode, file, name, n in (("off", "-untuned.yoloc", "untuned", 1 if quick else 3), ("fast", ".yoloc", "tuned", 1)):
             if mode == "fast" and not own.tunes:
-                os.replace(model.path("-untuned.yoloc"), model.path(".yoloc"))
+                os.replace(model.path("-untuned.yoloc"), module)
                 continue
             times = []
             for i in range(n):
@@ -141,9 +142,11 @@ def compile_times(model, machine, quick):
                 memory = max(memory, mb)
             out[name] = record.distribution(times)
         if own.caches:
-            last = f"{caches}/fast0" if own.tunes else f"{caches}/off0"
+            last, first = f"{caches}/fast0" if own.tunes else f"{caches}/off0", module.read_bytes()
             again = [model.compile(".yoloc", "fast", last)[0] for _ in range(1 if quick else 5)]
             out["cached"] = record.distribution(again)
+            if module.read_bytes() != first:
+                void.append(f"{model.name}: compiled again, the module is another")
     return {"compile_ms": out, "compile_memory_mb": round(memory, 1)}
 
 
@@ -311,7 +314,8 @@ class Race:
 
     def report(self, stopped, layers):
         peak = record.distribution(self.times["peak"])
-        rows = [{"runner": n, "ms": record.distribution(self.times[n]), "memory_mb": r.memory_mb(), "slices": self.slices[n]} for n, r in self.runners.items() if n != "peak"]
+        rows = [{"runner": n, "ms": record.distribution(self.times[n]), "memory_mb": r.memory_mb(), "slices": self.slices[n]}
+                for n, r in self.runners.items() if n != "peak"]
         ours = [n for n in self.runners if n in OURS]
         return {"threads": self.threads, "rounds": len(self.slices["peak"]), "stopped": stopped, "peak_gflops": peak,
                 "runners": rows, "ratios": [self.ratio(o, p) for o in ours for p in self.peers],
@@ -342,7 +346,7 @@ def measure(model, options, machine, versions, void):
     """The record of one model."""
     say(f"{model.name} {model.size}x{model.size}")
     out = {"name": model.name, "yaml": model.yaml, "scale": model.scale, "size": model.size, "gflop": 0.0}
-    out.update(compile_times(model, machine, options.quick))
+    out.update(compile_times(model, machine, options.quick, void))
     ours = [n for n in options.ours if n != "yoloc-untuned" or model.own.tunes]
     agreed, expected = agreement(model, options.peers, ours, void)
     out.update(agreed)
@@ -387,9 +391,9 @@ def main():
     rows = [row for row in record.table("models.tsv") if row[0] in options.models]
     passes = "dce" if options.unfolded else "foldbn,dce"
     models = [measure(Model(row, own, options.work, passes), options, machine, versions, void) for row in rows]
+    conditions = {**machine.conditions(), "quick": options.quick, "folded": not options.unfolded}
     out = {"format": record.FORMAT, "what": "cpu", "date": date, "commit": options.commit, "device": device,
-           "versions": versions, "conditions": {**machine.conditions(), "quick": options.quick, "folded": not options.unfolded}, "void": void,
-           "models": models}
+           "versions": versions, "conditions": conditions, "void": void, "models": models}
     path = result_path(options, device, date)
     record.save(path, out)
     say(f"result: {path}")

@@ -32,7 +32,8 @@ def commit():
 
 
 def parse(argv):
-    p = argparse.ArgumentParser(prog="bench/cpu.sh", description="Ours and the peers on the same networks, interleaved on this CPU.")
+    what = "Ours and the peers on the same networks, interleaved on this CPU."
+    p = argparse.ArgumentParser(prog="bench/cpu.sh", description=what)
     names = [row[0] for row in record.table("models.tsv")]
 
     def words(text):
@@ -50,7 +51,8 @@ def parse(argv):
     p.add_argument("--unfolded", action="store_true", help="give the peers the network with its normalisation by itself")
     p.add_argument("--compile-options", type=str.split, default=[], help="for every yoloc compile")
     p.add_argument("--commit", default=commit(), help="what to record (default: of this tree)")
-    p.add_argument("--out", type=pathlib.Path, help="result file (default bench/results/DATE-CPU-cpu.json, or with --quick WORK/quick.json)")
+    p.add_argument("--out", type=pathlib.Path,
+                   help="result file (default bench/results/DATE-CPU-cpu.json, or with --quick WORK/quick.json)")
     o = p.parse_args(argv)
     o.threads = [int(t) for t in o.threads]
     o.rounds = [int(n) for n in o.rounds] if not o.quick else [3, 3]

@@ -101,7 +101,8 @@ def document(rec, chart, source):
     folded = "folded into the convolutions for all" if rec["conditions"]["folded"] else "left to the peers to fold"
     parts = ["# CPU bench", "",
              f"Drawn by `bench/report.py` from `{source}`; `bench/cpu.sh` makes both anew.", "",
-             f"{d['cpu']}, {d['cores']} cores, {rec['date'][:10]}, commit {rec['commit']}. {peers}. f32, batch 1, network only,",
+             f"{d['cpu']}, {d['cores']} cores, {rec['date'][:10]}, commit {rec['commit']}. {peers}.",
+             "f32, batch 1, network only,",
              f"the same weights and outputs: exported from yoloc's IR, normalisation {folded};",
              f"every output compared before. {conditions(rec).capitalize()}.", ""]
     parts += [f"**Void**: {reason}." for reason in rec["void"]]
@@ -110,9 +111,11 @@ def document(rec, chart, source):
               "median of all rounds, with the interval that holds it with 95 % confidence. Peak: GFLOP/s of multiply-adds that as",
               "many threads reached between the rounds. \"From bytes\" starts from the 8-bit picture, the others from f32.", "",
               latency(rec), "", "## Around it", "",
-              "Milliseconds; detect is one photo, process start to exit. A dash: this version has no such thing.", "", costs(rec), "",
+              "Milliseconds; detect is one photo, process start to exit. A dash: this version has no such thing.", "",
+              costs(rec), "",
               "Most resident memory of each runner, MB:", "", memory(rec), "",
-             "The kernels that take longest follow, with the work of a direct convolution whatever the algorithm: Winograd's exceed the peak."]
+             "The kernels that take longest follow, with the work of a direct convolution whatever the algorithm:",
+             "Winograd's exceed the peak."]
     for m in rec["models"]:
         run = m["runs"][0]
         parts += ["", f"## Kernels of {m['name']}, {run['threads']} thread{'s' if run['threads'] > 1 else ''}", "", kernels(run)]
@@ -134,12 +137,14 @@ class Svg:
         self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" fill="{fill}"/>')
 
     def text(self, x, y, words, anchor="start", weight="normal"):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">{html.escape(words)}</text>')
+        place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}"'
+        self.parts.append(f"<text {place}>{html.escape(words)}</text>")
 
     def document(self, width, height):
-        head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" viewBox="0 0 {width} {height:.0f}" '
+        size = f'width="{width}" height="{height:.0f}"'
+        head = (f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height:.0f}" '
                 'font-family="sans-serif" font-size="12" fill="#222">')
-        return "\n".join([head, f'<rect width="{width}" height="{height:.0f}" fill="#fff"/>', *self.parts, "</svg>"]) + "\n"
+        return "\n".join([head, f'<rect {size} fill="#fff"/>', *self.parts, "</svg>"]) + "\n"
 
 
 def legend(svg, runners):

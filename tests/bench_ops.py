@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The networks that the bench gives to the peers compute what ours does: bench_ops.py [BUILD-FOLDER]
 
-Each op as ONNX, run by ONNX Runtime or else onnx's own evaluator, and as PyTorch where that is installed, against tests/ops/cases.json; whole
-networks as ONNX against bench_ours of the build folder. Ends with 77 where numpy or onnx is missing.
+Each op as ONNX, run by ONNX Runtime or else onnx's own evaluator, and as PyTorch where that is installed, against
+tests/ops/cases.json; whole networks as ONNX against bench_ours of the build folder. Ends with 77 where numpy or onnx
+is missing.
 """
 
 import json
