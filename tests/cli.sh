@@ -341,7 +341,7 @@ json 'j["version"] == 1 and j["path"].endswith("/cache") and j["results"]["bytes
 accepted ' module ' cache list
 accepted '' cache list --json
 json 'j["version"] == 1 and sum(r["kind"] == "module" for r in j["results"]) == 1 and len(j["results"][0]["name"]) == 32'
-accepted '' cache export -o "$work/records"
+accepted 'kB of records' cache export -o "$work/records"
 accepted '0 records taken' cache merge "$work/records" "$work/records"
 refused 1 007 cache merge README.md
 refused 1 002 cache merge "$work/absent"

@@ -95,6 +95,8 @@ static int export_records(struct cli_compiler *c, const struct options *o, const
     int rc = cli_compiler_check(c, yoloc_cache_export(c->handle, &records), e);
     if (rc == 0)
         rc = cli_compiler_check(c, yoloc_write_file(c->handle, o->output, records.bytes, records.size), e);
+    if (rc == 0)
+        printf("%s: %.1f kB of records\n", o->output, (double)records.size / 1e3);
     yoloc_free_result(&records);
     return rc;
 }
