@@ -22,6 +22,7 @@ except ImportError as e:
     print(f"skipped: {e}")
     sys.exit(77)
 
+import cpu
 import ir
 import onnx_net
 import options
@@ -120,6 +121,20 @@ def check_refusals():
                 faults.append(f"'{e}' where '{words}' was expected")
 
 
+def check_agreement():
+    """Nothing that is no number, and no work that is none, passes for agreement."""
+    one = numpy.ones(4, numpy.float32)
+    bad = numpy.array([1, numpy.nan, 1, 1], numpy.float32)
+    odd = numpy.array([0, 1e-40, numpy.inf, -2], numpy.float32)
+    if cpu.error_of(one * 3, one * 2) != 0.5 or cpu.error_of(one, one) != 0:
+        faults.append("error_of")
+    if cpu.error_of(bad, one) < cpu.AGREE or cpu.error_of(one, bad) < cpu.AGREE or cpu.error_of(one, one * 0) < cpu.AGREE:
+        faults.append("error_of what is no number, or by nothing")
+    s = cpu.statistics("odd", odd)
+    if (s["zeros"], s["denormals"], s["nonfinite"], s["min"], s["max"]) != (1, 1, 1, -2, float(odd[1])):
+        faults.append(f"statistics {s}")
+
+
 def ours(build, folder, module, net, x):
     """The outputs of bench_ours, in the order of the network's."""
     x.tofile(folder / "x")
@@ -152,6 +167,7 @@ def main(argv):
     if set(options.PEERS) != worker.RUNNERS.keys():
         faults.append("options.PEERS are not the runners")
     check_refusals()
+    check_agreement()
     for network in NETWORKS if len(argv) > 1 else []:
         with tempfile.TemporaryDirectory() as folder:
             check_network(pathlib.Path(argv[1]), pathlib.Path(folder), *network)
