@@ -71,6 +71,22 @@ static int check_version(struct yir_diags *d, void *lib, struct llvm_api *out)
                     v[0], v[1], v[2], LLVM_OLDEST);
 }
 
+/* Loop strength reduction takes nearly half of the code generator's time on kernels with hundreds of addresses in a loop, and
+ * what it finds is no faster: they come with constant offsets from few bases. The C API has no other way to leave it out. */
+static int set_options(struct yir_diags *d, void *lib)
+{
+    static const char *const option[] = {"yoloc", "-disable-lsr"};
+    static bool done; /* LLVM's options belong to the process, and may be set once */
+    void (*parse)(int, const char *const *, const char *);
+    if (!symbol(lib, "LLVMParseCommandLineOptions", &parse))
+        return yir_diag(d, (struct yir_loc){0}, E_LLVM, "the LLVM library lacks LLVMParseCommandLineOptions");
+    pthread_mutex_lock(&registering);
+    if (!done) parse((int)YIR_COUNT(option), option, NULL);
+    done = true;
+    pthread_mutex_unlock(&registering);
+    return 0;
+}
+
 static int register_target(struct yir_diags *d, void *lib, const char *arch)
 {
     const char *target = strcmp(arch, "aarch64") ? "X86" : "AArch64";
@@ -96,5 +112,5 @@ int llvm_load(struct yir_diags *d, const char *arch, struct llvm_api *out)
         if (!symbol(lib, fns[i].name, (char *)out + fns[i].at))
             return yir_diag(d, (struct yir_loc){0}, E_LLVM, "the LLVM library (%u.%u.%u) lacks %s",
                             out->version[0], out->version[1], out->version[2], fns[i].name);
-    return register_target(d, lib, arch);
+    return register_target(d, lib, arch) || set_options(d, lib) ? -1 : 0;
 }
