@@ -9,8 +9,14 @@ bool guard_lanes(const struct yir_func *f, uint32_t first, uint32_t last, const 
 size_t list_lanes(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
                   size_t most)
 {
+    double cycles = 16;
     (void)most;
-    return cg_list_one(f, first, last, t, 16, out);
+    for (uint32_t i = first; i <= last; i++) {
+        if (yir_opinfo((enum yir_code)f->op[i].code)->cls != YIR_WINDOW) continue;
+        const struct yir_a_pool *a = yir_attrs(f, i);
+        cycles += 4.0 * a->kernel[0] * a->kernel[1];
+    }
+    return cg_list_one(f, first, last, t, cycles, out);
 }
 
 struct cell {

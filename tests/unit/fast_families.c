@@ -47,6 +47,19 @@ static const struct row {
     {"conv_direct", 0, /* groups */
      "in  %x : f32[1,6,8,7] nchw\nw   $k : f32[8,3,3,3] oihw\n"
      "%1 = conv2d %x, $k {pad=1,1,1,1 groups=2} : f32[1,8,8,7] nchw\n%2 = relu %1 : f32[1,8,8,7] nchw\nout y = %2\n"},
+    {"pool_max", ALL, /* with an op after it; channels are no whole vectors */
+     "in  %x : f32[2,21,7,9] nchw\n%1 = relu %x : f32[2,21,7,9] nchw\n"
+     "%2 = maxpool %1 {kernel=5,5 pad=2,2,2,2} : f32[2,21,7,9] nchw\n%3 = sigmoid %2 : f32[2,21,7,9] nchw\nout y = %3\n"},
+    {"pool_max", ALL, /* window larger than the map; strides; part of the channels */
+     "in  %x : f32[1,32,4,6] nchw\n%1 = leaky %x {slope=2} : f32[1,32,4,6] nchw\n"
+     "%2 = slice %1 {start=9 count=16} : f32[1,16,4,6] nchw\n"
+     "%3 = maxpool %2 {kernel=7,3 stride=3,2 pad=6,1,2,0} : f32[1,16,2,3] nchw\nout y = %3\n"},
+    {"pool_max", L4, /* few channels */
+     "in  %x : f32[1,3,4,6] nchw\n%1 = leaky %x {slope=2} : f32[1,3,4,6] nchw\n"
+     "%2 = maxpool %1 {kernel=3,3 pad=1,1,1,1} : f32[1,3,4,6] nchw\nout y = %2\n"},
+    {"pool_max", 0, /* a window of many rows */
+     "in  %x : f32[1,16,20,6] nchw\n%1 = leaky %x {slope=2} : f32[1,16,20,6] nchw\n"
+     "%2 = maxpool %1 {kernel=17,1} : f32[1,16,4,6] nchw\nout y = %2\n"},
     {"head_dfl", ALL, /* 63 positions: the last block begins early */
      "in  %x : f32[2,64,7,9] nchw\n%1 = relu %x : f32[2,64,7,9] nchw\n"
      "%2 = dfl_box %1 {bins=16 stride=8} : f32[2,4,63]\nout y = %2\n"},
