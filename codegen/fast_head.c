@@ -247,6 +247,7 @@ bool guard_head_rows(const struct yir_func *f, uint32_t first, uint32_t last, co
     enum yir_code code = (enum yir_code)f->op[last].code;
     if (t->lanes == 1 || first != last || !is_float(f, last)) return false;
     if (code != YIR_anchor_box && code != YIR_anchor_raw && code != YIR_x_box) return false;
+    if (code == YIR_anchor_box && ((const struct yir_a_anchor *)yir_attrs(f, last))->plain) return false;
     for (int k = 1; k < f->op[last].nsrc; k++)
         if (yir_kind(yir_src(f, last, k)) != YIR_WGT) return false;
     yir_ref x = yir_src(f, last, 0);
