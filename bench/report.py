@@ -148,7 +148,7 @@ class Svg:
 
 
 def legend(svg, runners):
-    x = LEFT
+    x = 20
     for name in runners:
         label = NAMES.get(name, name)
         svg.rect(x, 14, 11, 11, COLOURS.get(name, "#999"))
