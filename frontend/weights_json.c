@@ -41,9 +41,11 @@ int fe_weights_json(struct yir_str *out, const struct fe_weights *w)
     struct yir_str yaml = {.arena = out->arena};
     if (w->yaml) fe_print(&yaml, w->yaml);
     void **text = yir_arena_slot(out->arena);
-    json_t *root = json_pack("{s:i, s:s, s:s, s:s, s:s?, s:i, s:o, s:o}", "version", 1, "file", w->path, "kind",
-                             w->kind == FE_WEIGHTS_PT ? "pt" : "safetensors", "stored_in", w->stored_in, "yaml", yaml.text, "nc",
-                             (int)(w->names ? w->names->n : 0), "names", names_list(w->names), "tensors", tensor_list(w));
+    const char *digest = yir_format(out->arena, "%016llx%016llx", (unsigned long long)w->digest[1], (unsigned long long)w->digest[0]);
+    json_t *root = json_pack("{s:i, s:s, s:s, s:s, s:s, s:s?, s:i, s:o, s:o}", "version", 1, "file", w->path, "kind",
+                             w->kind == FE_WEIGHTS_PT ? "pt" : "safetensors", "digest", digest, "stored_in", w->stored_in,
+                             "yaml", yaml.text, "nc", (int)(w->names ? w->names->n : 0), "names", names_list(w->names),
+                             "tensors", tensor_list(w));
     *text = fe_json_text(root);
     json_decref(root);
     if (!*text) return -1;
