@@ -89,10 +89,10 @@ either() {
 # Descriptors that the caller left open would count against the limit, so they are closed first.
 limited() {
     (
-        for fd in /proc/self/fd/*; do
+        for fd in /proc/self/fd/*; do # no redirection here: it would be undone from a descriptor that is closed by then
             fd=${fd##*/}
             [ "$fd" -gt 2 ] && [ "$fd" -lt 255 ] && eval "exec $fd>&-"
-        done 2>/dev/null
+        done
         ulimit "$1" "$2" && shift 2 && exec "$@"
     )
 }
@@ -222,7 +222,9 @@ limited -f 16 "$yoloc" detect m.yoloc cat.png --save out >stdout 2>stderr
 for n in 16 8 6 5; do either "$n files" limited -n $n "$yoloc" "${compile[@]}" -o out/m.yoloc; done
 for n in 16 6 5; do either "$n files, detect" limited -n $n "$yoloc" detect m.yoloc cat.png --save out; rm -rf out/*; done
 if [ -z "$sanitized" ]; then
-    same "stack of 256 KiB" limited -s 256 "$yoloc" "${compile[@]}" -o out/m.yoloc
+    for kb in 256 64; do same "stack of $kb KiB" limited -s $kb "$yoloc" "${compile[@]}" --no-cache -o out/m.yoloc; done
+    limited -s 256 "$yoloc" detect m.yoloc cat.png --txt --conf 0.001 2>stderr | cmp -s - boxes || fail "detect on a stack of 256 KiB"
+    either "weights on a stack of 256 KiB" limited -s 256 "$yoloc" weights net.yaml
     for mb in 1024 256 64 32 16; do
         either "detect in $mb MiB" limited -v $((mb * 1024)) "$yoloc" detect m.yoloc cat.png --threads 1 --txt
         either "weights in $mb MiB" limited -v $((mb * 1024)) "$yoloc" weights net.yaml
@@ -230,6 +232,23 @@ if [ -z "$sanitized" ]; then
     # LLVM ends the process when its own memory runs out; our part is that nothing is left.
     for mb in 1024 256; do limited -v $((mb * 1024)) "$yoloc" "${compile[@]}" -o out/m.yoloc >stdout 2>stderr; clean "compile in $mb MiB"; done
 fi
+
+# in_group MIB WORDS...: in a control group of so much memory (version 2, or 1); 125: there is none.
+in_group() (
+    group=/sys/fs/cgroup/yoloc-test-$$ limit=memory.max
+    [ -e /sys/fs/cgroup/cgroup.controllers ] || group=/sys/fs/cgroup/memory/yoloc-test-$$ limit=memory.limit_in_bytes
+    mkdir -p "$group" && [ -w "$group/$limit" ] && echo $(($1 << 20)) >"$group/$limit" && echo "$BASHPID" >"$group/cgroup.procs" &&
+        shift && exec "$@"
+    exit 125
+) 2>>stderr
+in_group 512 true
+if [ $? -ne 125 ]; then
+    same "a group of 512 MiB" in_group 512 "$yoloc" "${compile[@]}" -o out/m.yoloc
+    in_group 512 "$yoloc" detect m.yoloc cat.png --txt --conf 0.001 2>stderr | cmp -s - boxes || fail "detect in a group of 512 MiB"
+else
+    skip "no control group of memory can be made here"
+fi
+rmdir /sys/fs/cgroup/yoloc-test-$$ /sys/fs/cgroup/memory/yoloc-test-$$ 2>/dev/null
 
 # --- signals ---
 milliseconds() { echo $(($(date +%s%N) / 1000000)); }
