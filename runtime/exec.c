@@ -7,7 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 1024, MAX_THREADS_A_CORE = 4 }; /* no more than those are started */
+enum {
+    MAX_THREADS = 1024,
+    MAX_THREADS_A_CORE = 4, /* no more than those are started */
+    SPIN_US = 50, /* a run of yolov8n on two threads: 28.8 ms with 0, 28.0 with 5, 27.2 with 20, 26.7 with 50 and with 200 */
+    MAX_SPIN_US = 1000000,
+};
 
 static int is_context(const yolort_context *c)
 {
@@ -78,8 +83,10 @@ static yolort_status read_opts(yolort_context_opts *own, const yolort_context_op
     yolort_context_opts_init(own, sizeof *own);
     if (opts && rt_opts_read(own, sizeof *own, opts)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_THREADS, own->threads >= 0 && own->threads <= MAX_THREADS)) return YOLORT_ARG;
+    if (!RT_HOLDS(CTX_SPIN, own->spin_us >= -1 && own->spin_us <= MAX_SPIN_US)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_DEVICE, own->device == 0)) return YOLORT_ARG;
     own->threads = thread_count(own->threads);
+    if (!own->spin_us) own->spin_us = SPIN_US;
     return YOLORT_OK;
 }
 
@@ -94,7 +101,7 @@ static void wire_fixed(yolort_context *c)
     }
 }
 
-static yolort_status allocate(yolort_context *c)
+static yolort_status allocate(yolort_context *c, int spin_us)
 {
     const struct rt_tables *t = &c->m->t;
     /* Two lines apart, so that no prefetch of one thread takes lines from the next. */
@@ -105,7 +112,7 @@ static yolort_status allocate(yolort_context *c)
     if (rt_block_new(&c->arena, t->target->arena_size, c->guard)) return YOLORT_OOM_HOST;
     if (rt_block_new(&c->scratch, (uint64_t)c->scratch_stride * (uint64_t)c->threads, c->guard))
         return YOLORT_OOM_HOST;
-    c->pool = rt_pool_new(c->threads);
+    c->pool = rt_pool_new(c->threads, spin_us > 0 ? spin_us : 0);
     return c->pool ? YOLORT_OK : YOLORT_OOM_HOST;
 }
 
@@ -123,7 +130,7 @@ yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const y
     c->threads = own.threads;
     c->guard = own.guard;
     rt_module_keep(m);
-    yolort_status s = allocate(c);
+    yolort_status s = allocate(c, own.spin_us);
     if (s) {
         destroy(c);
         return s;

@@ -25,7 +25,6 @@
 enum {
     APART = 2 * RT_LINE, /* CPUs fetch lines in pairs */
     MAX_BLOCKS = 65535,  /* of a share */
-    SPIN_NS = 50000, /* a run of yolov8n: 28.8 ms when threads sleep at once, 28.0 after 5 us, 27.2 after 20, 26.7 after 50 and 200 */
 };
 
 /* What is left of a worker's share: round << 32 | begin << 16 | end, blocks from the start of the share. A claim is one
@@ -177,14 +176,14 @@ static int start(struct worker *w)
     return failed ? -1 : 0;
 }
 
-struct rt_pool *rt_pool_new(int threads)
+struct rt_pool *rt_pool_new(int threads, int spin_us)
 {
     int want = threads > 1 ? threads : 1;
     struct rt_pool *p = aligned_alloc(APART, sizeof *p + (size_t)want * sizeof *p->worker);
     if (!p) return NULL;
     *p = (struct rt_pool){.owner = getpid(), .threads = 1};
     /* Who waits awake keeps the others from running when there are more threads than cores. */
-    p->spin_ns = want > rt_cpu_count() ? 0 : SPIN_NS;
+    p->spin_ns = want > rt_cpu_count() ? 0 : (int64_t)spin_us * 1000;
     for (int i = 0; i < want; i++)
         p->worker[i] = (struct worker){.pool = p, .index = i};
     while (p->threads < want && !start(&p->worker[p->threads]))

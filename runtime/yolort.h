@@ -132,6 +132,7 @@ typedef struct yolort_context_opts {
     int device;      /* ordinal; 0 for CPU modules */
     int threads;     /* CPU: number of threads, 0: yolort_cpu_threads(); at most four for each core are started */
     int guard;       /* debug: the arena lies between pages that may not be touched, and is poisoned with NaN */
+    int spin_us;     /* CPU: for how long a thread looks for work before it sleeps; 0: 50 microseconds, -1: not at all */
 } yolort_context_opts;
 
 YOLORT_API void yolort_context_opts_init(yolort_context_opts *o, size_t size);

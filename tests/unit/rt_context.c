@@ -191,6 +191,18 @@ Test(rt_context, options)
     c = NULL;
     cr_expect_eq(yolort_threads(NULL), 0);
     cr_expect_eq(yolort_threads((yolort_context *)(void *)n->m), 0);
+    wide.o.threads = 2;
+    for (int spin = -1; spin <= 1000000; spin = spin < 1 ? spin + 1 : spin * 10) {
+        wide.o.spin_us = spin;
+        cr_expect_eq(yolort_context_new(&c, n->m, &wide.o), YOLORT_OK);
+        yolort_context_free(c);
+    }
+    c = NULL;
+    wide.o.spin_us = -2;
+    cr_expect_eq(yolort_context_new(&c, n->m, &wide.o), YOLORT_ARG);
+    wide.o.spin_us = 1000001;
+    cr_expect_eq(yolort_context_new(&c, n->m, &wide.o), YOLORT_ARG);
+    wide.o.spin_us = 0;
     wide.o.threads = 1, wide.o.device = 1;
     cr_expect_eq(yolort_context_new(&c, n->m, &wide.o), YOLORT_ARG);
     cr_expect_eq(yolort_context_new(NULL, n->m, NULL), YOLORT_ARG);

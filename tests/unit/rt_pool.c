@@ -11,7 +11,7 @@
 #include "runtime/gate.h"
 #include "runtime/pool.h"
 
-enum { MAX = 4, UNITS = 1000 };
+enum { MAX = 4, UNITS = 1000, SPIN_US = 50 };
 
 struct count {
     int64_t total, grain;
@@ -39,7 +39,7 @@ Test(rt_pool, each_unit_once)
     enum { ROUNDS = 20 };
     static const int64_t totals[] = {0, 1, 2, 3, 7, 25, 64, 999, UNITS}, grains[] = {1, 2, 3, 10, 998, 1001, 1ll << 40};
     for (int threads = 1; threads <= MAX; threads++) {
-        struct rt_pool *p = rt_pool_new(threads);
+        struct rt_pool *p = rt_pool_new(threads, SPIN_US);
         cr_assert(p);
         for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
             for (size_t k = 0; k < sizeof grains / sizeof *grains; k++) {
@@ -65,7 +65,7 @@ Test(rt_pool, many_units)
 {
     static const int64_t totals[] = {70000, 3 * 65535 + 1, 1ll << 32, (1ll << 62) + 12345};
     for (int threads = 2; threads <= 3; threads++) {
-        struct rt_pool *p = rt_pool_new(threads);
+        struct rt_pool *p = rt_pool_new(threads, SPIN_US);
         cr_assert(p);
         for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
             for (int64_t grain = 1; grain <= 7; grain += 6) {
@@ -94,7 +94,7 @@ static void spread(void *ctx, int worker, int64_t begin, int64_t end)
 
 Test(rt_pool, rounds_are_ordered)
 {
-    struct rt_pool *p = rt_pool_new(MAX);
+    struct rt_pool *p = rt_pool_new(MAX, SPIN_US);
     cr_assert(p);
     for (int round = 1; round <= 400; round++) rt_pool_run(p, spread, &round, sizeof shared / sizeof *shared, 1);
     rt_pool_free(p);
@@ -109,7 +109,7 @@ static void note_thread(void *ctx, int worker, int64_t begin, int64_t end)
 Test(rt_pool, one_thread_is_the_callers)
 {
     pthread_t t[1];
-    struct rt_pool *p = rt_pool_new(1);
+    struct rt_pool *p = rt_pool_new(1, SPIN_US);
     cr_assert(p);
     rt_pool_run(p, note_thread, t, 10, 1);
     cr_expect(pthread_equal(t[0], pthread_self()));
@@ -127,7 +127,7 @@ static void meet(void *ctx, int worker, int64_t begin, int64_t end)
 
 Test(rt_pool, sleepers_come_to_help)
 {
-    struct rt_pool *p = rt_pool_new(2);
+    struct rt_pool *p = rt_pool_new(2, SPIN_US);
     cr_assert(p);
     for (int i = 0; i < 3; i++) {
         nanosleep(&(struct timespec){0, 20000000}, NULL);
@@ -147,7 +147,7 @@ static double processor_seconds(void)
 
 Test(rt_pool, idle_threads_sleep)
 {
-    struct rt_pool *p = rt_pool_new(MAX);
+    struct rt_pool *p = rt_pool_new(MAX, SPIN_US);
     cr_assert(p);
     _Atomic int64_t n = 0;
     rt_pool_run(p, sum, &n, UNITS, 1);
@@ -161,7 +161,7 @@ Test(rt_pool, idle_threads_sleep)
 Test(rt_pool, create_and_free)
 {
     for (int i = 0; i < 50; i++) {
-        struct rt_pool *p = rt_pool_new(4);
+        struct rt_pool *p = rt_pool_new(4, SPIN_US);
         cr_assert(p);
         rt_pool_free(p);
     }
@@ -169,7 +169,7 @@ Test(rt_pool, create_and_free)
 
 Test(rt_pool, free_after_fork)
 {
-    struct rt_pool *p = rt_pool_new(2);
+    struct rt_pool *p = rt_pool_new(2, SPIN_US);
     cr_assert(p);
     int status;
     pid_t child = fork();
