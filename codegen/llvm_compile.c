@@ -151,7 +151,7 @@ static void *worker(void *arg)
     return NULL;
 }
 
-/* This thread works too, so work is done even when no other can be had. */
+/* On threads with a stack that LLVM gets along with; on this one, whose stack is the caller's, only when none can be had. */
 static void run_jobs(struct work *w)
 {
     pthread_t thread[MAX_THREADS];
@@ -163,10 +163,10 @@ static void run_jobs(struct work *w)
     pthread_attr_setstacksize(&attr, STACK);
     sigfillset(&all); /* signals are for the caller's threads */
     pthread_sigmask(SIG_BLOCK, &all, &old);
-    while (n + 1 < most && (uint32_t)n + 1 < w->njob && !pthread_create(&thread[n], &attr, worker, w)) n++;
+    while (n < most && (uint32_t)n < w->njob && !pthread_create(&thread[n], &attr, worker, w)) n++;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
-    worker(w);
+    if (!n) worker(w);
     while (n) pthread_join(thread[--n], NULL);
 }
 

@@ -87,6 +87,7 @@ yoloc_status yoloc_open(yoloc **out, const yoloc_opts *o)
     c->opts.dump_after = keep(c, c->opts.dump_after);
     c->opts.keep_dir = keep(c, c->opts.keep_dir);
     c->opts.limits = keep(c, c->opts.limits);
+    c->opts.module_name = keep(c, c->opts.module_name ? c->opts.module_name : "module");
     c->opts.cache_dir = keep(c, c->opts.cache_dir);
     if (!set_limits(c)) {
         yoloc_close(c);
@@ -422,7 +423,7 @@ static int recompile_body(struct call *k, void *p)
 {
     struct compile_arg *a = p;
     struct cg_modview v;
-    if (cg_module_open(k->arena, k->diags, "module", a->module, a->size, &v)) return -1;
+    if (cg_module_open(k->arena, k->diags, k->o->module_name, a->module, a->size, &v)) return -1;
     struct build b = {.front = cg_module_front(k->arena, k->types, k->diags, &v, true)};
     if (!b.front || fe_numbers_of_func(k->diags, (struct yir_loc){v.file, 0, 0}, b.front, k->o->strict != 0)) return -1;
     b.front = call_resize(k, b.front, &v.meta, k->o->height, k->o->width, k->o->batch);

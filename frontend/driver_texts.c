@@ -398,7 +398,7 @@ static int inspect_body(struct call *k, void *p)
     struct text_arg *a = p;
     struct cg_modview v;
     struct yir_str s = {.arena = k->arena};
-    if (cg_module_open(k->arena, k->diags, "module", a->module, a->size, &v)) return -1;
+    if (cg_module_open(k->arena, k->diags, k->o->module_name, a->module, a->size, &v)) return -1;
     for (size_t i = 0; i < YIR_COUNT(views); i++) {
         if (strcmp(views[i].name, a->what)) continue;
         if (views[i].put(k, &v, &s)) return -1;

@@ -205,7 +205,7 @@ static int compare_kernels(struct verify *v)
 static int verify_network(struct verify *v, const struct verify_arg *a)
 {
     struct cg_modview view;
-    if (cg_module_open(v->k->arena, v->k->diags, "module", a->module, a->size, &view)) return -1;
+    if (cg_module_open(v->k->arena, v->k->diags, v->k->o->module_name, a->module, a->size, &view)) return -1;
     v->b.front = cg_module_front(v->k->arena, v->k->types, v->k->diags, &view, true);
     v->b.no_reuse = true;
     v->meta = view.meta;

@@ -70,6 +70,7 @@ typedef struct yoloc_opts {
     const char *cache_dir;   /* another folder; NULL: YOLOC_CACHE_DIR, else the user's */
     const char *head;        /* which of two sets of branches gives the boxes: "one2many" (NULL too; overlaps are suppressed
                                 afterwards) or "one2one" (the best are taken as they are) */
+    const char *module_name; /* what messages call a module that is given as bytes: its file; NULL: "module" */
 } yoloc_opts;
 
 YOLOC_API uint32_t yoloc_version(void);

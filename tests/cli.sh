@@ -360,6 +360,22 @@ unset YOLOC_CACHE_DIR
 # A disk that is full: nothing is left, exit code 1 or 3.
 "$yoloc" detect "$work/m.yoloc" "$photos/chelsea.png" >/dev/full 2>"$work/stderr"
 [ $? -ne 0 ] || { bad=$((bad + 1)); echo "FAIL: a full output device is not noticed"; }
+# A module whose text nobody could read is whole all the same, and the message says so.
+if "$yoloc" compile tests/tiny.yaml --weights rule --strip -o "$work/stripped.yoloc" >"$work/stdout" 2>"$work/stderr"; then
+    rm -f "$work/full.yoloc"
+    "$yoloc" compile tests/tiny.yaml --weights rule --strip -o "$work/full.yoloc" >/dev/full 2>"$work/stderr"
+    [ $? -eq 3 ] && cmp -s "$work/stripped.yoloc" "$work/full.yoloc" ||
+        { bad=$((bad + 1)); echo "FAIL: compile with a full standard output"; }
+    said 'standard output could not be written; files that were asked for are complete'
+    # Messages about a module name its file.
+    for words in compile verify; do
+        refused 1 501 $words "$work/stripped.yoloc"
+        said "$work/stripped.yoloc: error: the module was stripped"
+    done
+    rm -f stripped.yoloc
+fi
+"$yoloc" opt - <tests 2>"$work/stderr" && { bad=$((bad + 1)); echo "FAIL: opt reads a folder"; }
+said 'stdin: is a folder'
 
 echo "$count commands, $bad faults, $skipped groups skipped for lack of data"
 [ "$bad" -eq 0 ]

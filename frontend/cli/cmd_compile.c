@@ -84,6 +84,7 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     struct cli_compiler c;
     struct cli_limits limits;
     with.limits = &limits;
+    with.module = args->rest[0];
     with.caching = 1;
     if (cli_limits_read(&limits, &o->build.limit, e) != 0)
         return -1;

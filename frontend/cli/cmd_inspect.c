@@ -133,7 +133,7 @@ static int print_text(const struct subject *s, const char *what, struct cli_erro
 {
     struct cli_compiler c;
     yoloc_result text = {NULL, 0};
-    if (cli_compiler_open(&c, &(struct cli_build){.pass_limit = -1, .limits = &s->limits}, e) != 0)
+    if (cli_compiler_open(&c, &(struct cli_build){.pass_limit = -1, .module = s->path, .limits = &s->limits}, e) != 0)
         return -1;
     int rc = cli_compiler_check(&c, yoloc_inspect_text(c.handle, s->file.bytes, s->file.size, what, &text), e);
     cli_print_result(&text);

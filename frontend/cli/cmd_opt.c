@@ -79,7 +79,7 @@ static int from_text(struct cli_compiler *c, const struct options *o, const char
     uint8_t *text;
     size_t n;
     int standard = strcmp(path, "-") == 0;
-    if (cli_file_read(standard ? "/dev/stdin" : path, MOST_TEXT, &text, &n, e) != 0)
+    if ((standard ? cli_stdin_read(MOST_TEXT, &text, &n, e) : cli_file_read(path, MOST_TEXT, &text, &n, e)) != 0)
         return -1;
     const char *name = standard ? "stdin" : path;
     int rc = n == 0 ? cli_fail(e, CLI_KIND, "%s: this is no IR text but an empty file", name)

@@ -53,6 +53,7 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     if (cli_limits_read(&limits, &build.limit, e) != 0)
         return -1;
     build.limits = &limits;
+    build.module = args->rest[0];
     build.pass_limit = -1;
     if (cli_compiler_open(&c, &build, e) != 0)
         return -1;

@@ -45,6 +45,7 @@ static void apply(yoloc_opts *o, const struct cli_build *b)
     o->strip = b->strip;
     o->allow_bad_crc = b->allow_bad_crc;
     o->strict = b->strict;
+    o->module_name = b->module;
     o->verify_each = b->verify_each;
     o->pass_limit = b->pass_limit;
     o->skip_passes = b->skip;

@@ -23,6 +23,7 @@ struct cli_build {
     int verify_each, pass_limit, time_passes;
     const char *tune, *tune_budget, *cache_dir; /* tune: off, fast, full */
     int tune_threads, tune_report, no_cache, caching; /* caching: this command uses the caches */
+    const char *module;                 /* file of the module that is compiled again or looked at, or NULL */
     struct cli_texts limit;             /* as given */
     const struct cli_limits *limits;    /* read already, or NULL: `limit` is what counts */
 };

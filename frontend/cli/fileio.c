@@ -55,9 +55,9 @@ static int open_waitless(const char *path)
     return fd;
 }
 
-int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e)
+/* fd -1: errno says why. Closes it. */
+static int read_open(int fd, const char *path, size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e)
 {
-    int fd = open_waitless(path);
     if (fd < 0)
         return cli_fail(e, CLI_OPEN, "%s: %s", path, strerror(errno));
     struct stat st;
@@ -74,6 +74,16 @@ int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size,
         rc = read_all(fd, st.st_size > 0 ? (size_t)st.st_size : 4095, limit, bytes, size, path, e);
     close(fd);
     return rc;
+}
+
+int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e)
+{
+    return read_open(open_waitless(path), path, limit, bytes, size, e);
+}
+
+int cli_stdin_read(size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e)
+{
+    return read_open(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), "stdin", limit, bytes, size, e);
 }
 
 #define READ_ALIGN 64u /* of sections in a module */

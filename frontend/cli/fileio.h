@@ -14,6 +14,9 @@
  * caller's. */
 int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e);
 
+/* The same of standard input, which messages call stdin. */
+int cli_stdin_read(size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e);
+
 /* The same of a regular file alone, never waiting for a FIFO or device; the bytes are aligned to 64. `raise` names the limit
  * in the text of the error. */
 int cli_file_read_regular(const char *path, uint64_t limit, const char *raise, uint8_t **bytes, size_t *size,

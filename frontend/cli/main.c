@@ -27,12 +27,15 @@ static void print_help(FILE *to)
           to);
 }
 
-/* Output that nobody received is a failure too (full disk behind a redirection). */
+/* Output that nobody received is a failure too (full disk behind a redirection), though the files that the command makes
+ * stand: they are whole before anything is printed about them. */
 static int finish(int code, struct cli_error *e)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        cli_fail(e, CLI_WRITE, "the output could not be written");
-        e->exit_code = CLI_NO_RESOURCE;
+        if (code >= 0)
+            cli_fail(e, CLI_WRITE, "standard output could not be written; files that were asked for are complete");
+        if (e->number == CLI_WRITE)
+            e->exit_code = CLI_NO_RESOURCE;
         code = -1;
     }
     if (code >= 0)

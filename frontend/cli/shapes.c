@@ -31,7 +31,7 @@ static int compile(struct cli_shapes *s, int height, int width, yoloc_result *ou
 {
     struct cli_compiler c;
     struct cli_build build = {.target = s->engines[0].info->target, .size = {height, width}, .batch = 1,
-                              .strip = 1, .pass_limit = -1, .limits = s->limits};
+                              .strip = 1, .pass_limit = -1, .module = s->path, .limits = s->limits};
     int rc = cli_compiler_open(&c, &build, e);
     if (rc == 0)
         rc = cli_compiler_check(&c, yoloc_recompile(c.handle, s->file.bytes, s->file.size, out), e);
