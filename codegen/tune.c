@@ -44,7 +44,8 @@ struct group {
     enum state state;
     bool known, measured, claimed;       /* found in the records; decided by measuring; claimed by this process */
     struct cg_config chosen;
-    double *ms[MOST_VARIANTS];           /* [rounds]: mean over the group's kernels */
+    double *ms[MOST_VARIANTS];           /* [samples]: mean over the group's kernels */
+    int samples[MOST_VARIANTS], last[MOST_VARIANTS]; /* last: round, from 1, of the last sample */
     double median[MOST_VARIANTS];
     int best;                            /* candidate, by median */
 };
@@ -71,8 +72,8 @@ struct tuner {
     uint32_t nkernel;
     int now;              /* variant being made; -1: groups are being collected, -2: the winners */
     struct variant variant[MOST_VARIANTS + 1];
-    void **buffer;        /* of inputs and outputs, shared by the variants; outputs of variant 0 are kept in `expected` */
-    void **expected;
+    void **buffer;        /* of inputs and outputs, shared by the variants */
+    void **expected[2];   /* outputs of variant 0, for each form of the picture */
     int threads;
     double start, budget_s, make_s; /* make_s: what making a variant takes, at most so far */
 };
@@ -219,13 +220,25 @@ static int runtime_failed(struct tuner *w, const char *what, const char *why)
     return yir_diag(w->diags, (struct yir_loc){0}, E_TUNE, "tuning: %s: %s", what, why);
 }
 
-static int bind_all(struct tuner *w, struct variant *v)
+/* The inputs that are one form of the picture each, of which the binding of one unbinds the other; a network may have no such
+ * choice. */
+static const char *const forms[] = {"input_u8", "images"};
+
+static int form_count(const struct variant *v)
 {
-    for (size_t i = 0; i < yolort_io_count(v->module); i++) {
+    return yolort_io_find(v->module, forms[0]) >= 0 && yolort_io_find(v->module, forms[1]) >= 0 ? 2 : 1;
+}
+
+/* Everything, the form last. */
+static int bind_all(struct tuner *w, struct variant *v, int form)
+{
+    int last = form_count(v) == 2 ? yolort_io_find(v->module, forms[form]) : 0;
+    size_t n = yolort_io_count(v->module);
+    for (size_t k = 1; k <= n; k++) {
+        size_t i = (k + (size_t)last) % n;
         const yolort_io *io = yolort_io_at(v->module, i);
         size_t bytes = io->bytes_per_image * (size_t)io->dim[0];
         if (!w->buffer[i]) w->buffer[i] = yir_alloc(w->arena, bytes);
-        if (!io->is_output && strcmp(io->name, "input_u8") && yolort_io_find(v->module, "input_u8") >= 0) continue;
         if (yolort_bind(v->context, i, w->buffer[i], bytes)) return runtime_failed(w, "bind", yolort_error(v->context));
     }
     return 0;
@@ -245,7 +258,7 @@ static int make_variant(struct tuner *w, int number, struct variant *v)
     co.threads = w->threads;
     if (yolort_context_new(&v->context, v->module, &co)) return runtime_failed(w, "context", "no memory");
     yolort_profile(v->context, 1);
-    return bind_all(w, v);
+    return bind_all(w, v, 0);
 }
 
 static void free_variant(struct variant *v)
@@ -291,7 +304,7 @@ static void fill_inputs(struct tuner *w, const struct variant *v)
 }
 
 /* The largest difference of the outputs from those of variant 0, relative to the mean size of an output's elements. */
-static double difference(struct tuner *w, const struct variant *v, bool first)
+static double difference(struct tuner *w, const struct variant *v, void **expected, bool first)
 {
     double worst = 0;
     for (size_t i = 0; i < yolort_io_count(v->module); i++) {
@@ -299,11 +312,11 @@ static double difference(struct tuner *w, const struct variant *v, bool first)
         size_t bytes = io->bytes_per_image * (size_t)io->dim[0], n = bytes / sizeof(float);
         if (!io->is_output || io->dtype != YOLORT_F32) continue;
         if (first) {
-            w->expected[i] = yir_alloc(w->arena, bytes);
-            memcpy(w->expected[i], w->buffer[i], bytes);
+            expected[i] = yir_alloc(w->arena, bytes);
+            memcpy(expected[i], w->buffer[i], bytes);
             continue;
         }
-        const float *x = w->buffer[i], *y = w->expected[i];
+        const float *x = w->buffer[i], *y = expected[i];
         double most = 0, mean = 0;
         for (size_t k = 0; k < n; k++) {
             double apart = fabs((double)x[k] - (double)y[k]);
@@ -330,6 +343,7 @@ static double median(double *v, int n)
     return n ? v[n / 2] : 0;
 }
 
+/* A kernel for the other form of the picture does not run and takes no time. */
 static int note_times(struct tuner *w, const struct variant *v, int number, int round)
 {
     for (uint32_t i = 0; i < w->nkernel; i++) {
@@ -337,7 +351,10 @@ static int note_times(struct tuner *w, const struct variant *v, int number, int 
         yolort_step s;
         if (number >= g->ncandidate || g->state != OPEN) continue;
         if (yolort_step_at(v->context, i, &s)) return runtime_failed(w, "times", yolort_error(v->context));
-        g->ms[number][round] += s.ms / g->kernels;
+        if (!(s.ms > 0)) continue;
+        if (g->last[number] != round) g->ms[number][g->samples[number]++] = 0;
+        g->last[number] = round;
+        g->ms[number][g->samples[number] - 1] += s.ms / g->kernels;
     }
     return 0;
 }
@@ -350,13 +367,26 @@ static int most_candidates(const struct tuner *w)
     return most;
 }
 
-static bool is_apart(struct tuner *w, int v)
+static bool is_apart(struct tuner *w, int v, int form)
 {
-    double apart = difference(w, &w->variant[v], v == 0);
+    double apart = difference(w, &w->variant[v], w->expected[form], v == 0);
     if (apart <= 1e-3) return false;
     yir_diag(w->diags, (struct yir_loc){0}, E_TUNE,
              "tuning: candidate %d gives other results (off by %.2g of the mean); please report this", v, apart);
     return true;
+}
+
+/* Runs it on each form of the picture. */
+static int try_variant(struct tuner *w, int number)
+{
+    struct variant *v = &w->variant[number];
+    for (int form = form_count(v); form-- > 0;) {
+        double ms;
+        if (bind_all(w, v, form) || run_variant(w, v, &ms)) return -1;
+        v->run_s = ms * 1e-3;
+        if (is_apart(w, number, form)) return -1;
+    }
+    return 0;
 }
 
 /* Seconds for measuring n variants for some rounds and comparing the winners for as many. */
@@ -369,7 +399,7 @@ static double needed_s(const struct tuner *w, int n, int rounds)
 /* Makes the variants while the budget lasts; part of it stays for measuring. Their number, or -1. */
 static int make_variants(struct tuner *w, int wanted)
 {
-    double begun = seconds(), budget = left_s(w), ms;
+    double begun = seconds(), budget = left_s(w);
     for (int v = 0; v < wanted; v++) {
         double before = seconds(), spent = before - begun, more = v ? spent / v : 0;
         if (v >= 1 && spent + more + needed_s(w, v + 1, LEAST_ROUNDS) > budget) return v;
@@ -378,28 +408,26 @@ static int make_variants(struct tuner *w, int wanted)
         if (make_variant(w, v, &w->variant[v])) return -1;
         w->make_s = seconds() - before;
         if (v == 0) fill_inputs(w, &w->variant[0]);
-        if (run_variant(w, &w->variant[v], &ms)) return -1;
-        w->variant[v].run_s = ms * 1e-3;
-        if (is_apart(w, v)) return -1;
+        if (try_variant(w, v)) return -1;
     }
     return wanted;
 }
 
 /* --- what is found ------------------------------------------------------------------------------------------ */
 
-static void pick_winner(struct group *g, int nvariant, int rounds)
+static void pick_winner(struct group *g, int nvariant)
 {
     int n = g->ncandidate < nvariant ? g->ncandidate : nvariant;
     g->best = 0;
-    for (int v = 0; v < n; v++) g->median[v] = median(g->ms[v], rounds);
+    for (int v = 0; v < n; v++) g->median[v] = median(g->ms[v], g->samples[v]);
     for (int v = 1; v < n; v++)
         if (g->median[v] < g->median[g->best] && g->median[v] < MARGIN * g->median[0]) g->best = v;
 }
 
-static void pick_winners(struct tuner *w, int nvariant, int rounds)
+static void pick_winners(struct tuner *w, int nvariant)
 {
     for (size_t i = 0; i < w->ngroup; i++)
-        if (w->group[i]->state == OPEN) pick_winner(w->group[i], nvariant, rounds);
+        if (w->group[i]->state == OPEN) pick_winner(w->group[i], nvariant);
 }
 
 static void report(const struct tuner *w, int nvariant)
@@ -412,42 +440,44 @@ static void report(const struct tuner *w, int nvariant)
 }
 
 /* Keeping a record gives the claim up. */
-static void remember(struct tuner *w, struct group *g, int rounds)
+static void remember(struct tuner *w, struct group *g)
 {
     struct cg_tune_key k = key_of(w, g, w->o->mode);
     const double *ms = g->ms[g->best]; /* in order since the median was taken */
-    struct cg_tune_record r = {.median_s = g->median[g->best] * 1e-3,
-                               .spread_s = (ms[rounds * 9 / 10] - ms[rounds / 10]) * 1e-3};
+    int n = g->samples[g->best];
+    struct cg_tune_record r = {.median_s = g->median[g->best] * 1e-3, .spread_s = n ? (ms[n * 9 / 10] - ms[n / 10]) * 1e-3 : 0};
     const char *text = cg_config_text(w->arena, &g->candidate[g->best]);
     if (strlen(text) >= sizeof r.config) return;
     memcpy(r.config, text, strlen(text) + 1);
     if (cg_tunedb_store(w->o->db, &k, &r)) g->claimed = false;
 }
 
-static void remember_all(struct tuner *w, int rounds)
+static void remember_all(struct tuner *w)
 {
     for (size_t i = 0; i < w->ngroup; i++)
-        if (w->group[i]->state == OPEN) remember(w, w->group[i], rounds);
+        if (w->group[i]->state == OPEN) remember(w, w->group[i]);
 }
 
-/* The variants in turn; the number of rounds, or -1. Should the process be killed, what it had found by then is kept. */
+/* The variants in turn, rounds with one form of the picture and the other. Should the process be killed, what it had found by then is kept. */
 static int measure(struct tuner *w, int nvariant)
 {
     double begun = seconds(), kept = begun, ms;
     int rounds = w->mode->rounds;
     for (int r = 0; r < rounds; r++) {
         double now = seconds(), round = r ? (now - begun) / r : 0, last = needed_s(w, 0, LEAST_ROUNDS);
-        if (r >= LEAST_ROUNDS && round + last > left_s(w)) return r;
+        if (r >= LEAST_ROUNDS && round + last > left_s(w)) return 0;
         if (r >= FIRM_ROUNDS && now - kept > KEEP_EVERY_S) {
-            pick_winners(w, nvariant, r);
-            remember_all(w, r);
+            pick_winners(w, nvariant);
+            remember_all(w);
             kept = now;
         }
         progress(w, "round", r, rounds, round * (rounds - r) + last);
-        for (int v = 0; v < nvariant; v++)
-            if (run_variant(w, &w->variant[v], &ms) || note_times(w, &w->variant[v], v, r)) return -1;
+        for (int v = 0; v < nvariant; v++) {
+            struct variant *x = &w->variant[v];
+            if (bind_all(w, x, r % form_count(x)) || run_variant(w, x, &ms) || note_times(w, x, v, r + 1)) return -1;
+        }
     }
-    return rounds;
+    return 0;
 }
 
 static void decide(struct tuner *w, bool tuned)
@@ -490,7 +520,7 @@ static int compare(struct tuner *w, struct cg_tuned *out)
     decide(w, true);
     if (!any_changed(w)) return 0;
     progress(w, "comparison", 0, 1, needed_s(w, 0, w->mode->rounds));
-    if (make_variant(w, -2, &w->variant[MOST_VARIANTS])) return -1;
+    if (make_variant(w, -2, &w->variant[MOST_VARIANTS]) || bind_all(w, &w->variant[0], 0)) return -1;
     int n = run_both(w, before, after);
     if (n < 0) return -1;
     double untuned = median(before, n), tuned = median(after, n);
@@ -517,12 +547,11 @@ static int tune_open(struct tuner *w, struct cg_tuned *out)
     if (wanted < 2) return 0;
     int n = make_variants(w, wanted);
     if (n < 2) return n < 0 ? -1 : 0;
-    int rounds = measure(w, n);
-    if (rounds < 0) return -1;
-    pick_winners(w, n, rounds);
+    if (measure(w, n)) return -1;
+    pick_winners(w, n);
     report(w, n);
     if (compare(w, out)) return -1;
-    remember_all(w, rounds);
+    remember_all(w);
     close_open(w);
     return 0;
 }
@@ -612,7 +641,7 @@ int cg_tune(struct yir_arena *a, struct yir_diags *d, const struct yir_func *f, 
     w->budget_s = o->budget_s > 0 ? o->budget_s : w->mode->budget_s;
     w->start = seconds();
     w->buffer = yir_alloc_n(a, f->ninput + f->noutput + 1u, sizeof *w->buffer);
-    w->expected = yir_alloc_n(a, f->ninput + f->noutput + 1u, sizeof *w->expected);
+    for (int i = 0; i < 2; i++) w->expected[i] = yir_alloc_n(a, f->ninput + f->noutput + 1u, sizeof *w->expected[i]);
     yir_arena_defer(a, free_variants, w);
     collect(w);
     int rc = tune_in_turn(w, out);
