@@ -78,19 +78,20 @@ static bool key_fits(const struct cg_artifact_key *k)
 
 /* --- reading ------------------------------------------------------------------------------------------------------- */
 
-static bool read_whole(int fd, void *to, size_t n)
+enum found { MISS, DAMAGED, OTHER, HIT };
+
+/* HIT: all n bytes. DAMAGED: the file is shorter. MISS: it could not be read, which says nothing about it. */
+static enum found read_whole(int fd, void *to, size_t n)
 {
     for (char *p = to; n > 0;) {
         ssize_t k = read(fd, p, n);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return false;
+        if (k <= 0) return k < 0 ? MISS : DAMAGED;
         p += k;
         n -= (size_t)k;
     }
-    return true;
+    return HIT;
 }
-
-enum found { MISS, DAMAGED, OTHER, HIT };
 
 struct reading {
     int fd;
@@ -105,7 +106,8 @@ static enum found read_head(struct reading *r)
 {
     uint8_t head[HEAD], wanted[HEAD];
     uint64_t rest;
-    if (!read_whole(r->fd, head, HEAD)) return DAMAGED;
+    enum found f = read_whole(r->fd, head, HEAD);
+    if (f != HIT) return f;
     uint64_t key = get_number(head + AT_KEY, 8);
     r->payload = get_number(head + AT_PAYLOAD, 8);
     memcpy(r->digest, head + AT_DIGEST, sizeof r->digest);
@@ -127,7 +129,8 @@ static enum found read_key(struct reading *r)
     bool same = true;
     for (size_t at = 0, n; at < r->key->len; at += n) {
         n = r->key->len - at < sizeof part ? r->key->len - at : sizeof part;
-        if (!read_whole(r->fd, part, n)) return DAMAGED;
+        enum found f = read_whole(r->fd, part, n);
+        if (f != HIT) return f;
         same &= memcmp(part, key + at, n) == 0;
         XXH3_128bits_update(&r->hash, part, n);
     }
@@ -140,7 +143,8 @@ static enum found read_payload(struct reading *r)
     uint8_t digest[16];
     r->bytes = malloc((size_t)r->payload + 1);
     if (!r->bytes) return MISS;
-    if (!read_whole(r->fd, r->bytes, (size_t)r->payload)) return DAMAGED;
+    enum found f = read_whole(r->fd, r->bytes, (size_t)r->payload);
+    if (f != HIT) return f;
     XXH3_128bits_update(&r->hash, r->bytes, (size_t)r->payload);
     end_digest(&r->hash, digest);
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
@@ -198,7 +202,7 @@ bool cg_artifact_kind(int folder, const char *file, char kind[16])
 {
     uint8_t head[HEAD];
     int fd = openat(folder, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    bool good = fd >= 0 && read_whole(fd, head, HEAD) && memcmp(head, magic, sizeof magic) == 0 && !head[AT_KIND + KIND - 1];
+    bool good = fd >= 0 && read_whole(fd, head, HEAD) == HIT && memcmp(head, magic, sizeof magic) == 0 && !head[AT_KIND + KIND - 1];
     for (int i = 0; good && head[AT_KIND + i]; i++) good = head[AT_KIND + i] > 0x20 && head[AT_KIND + i] < 0x7f;
     if (good) memcpy(kind, head + AT_KIND, KIND);
     if (fd >= 0) close(fd);

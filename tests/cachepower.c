@@ -1,7 +1,9 @@
-/* The caches after a loss of power: every write, sync, rename and removal of a run is noted, then folders are made as a disk could
- * hold them when power went at some point in between: what was synced is there, of the rest any part, in units of 512 bytes.
- *   cachepower N    N such folders; each must open, and hold what was said to be kept before
- */
+/* The caches on a disk that fails.
+ *   cachepower loss N     every write, sync, rename and removal of a run is noted, then N folders are made as a disk could hold
+ *                         them when power went at some point in between: what was synced is there, of the rest any part, in
+ *                         units of 512 bytes. Each must open, and hold what was said to be kept before
+ *   cachepower errors N   in N runs one call of the system, or all from it on, fail: at most one warning, and what was said to be
+ *                         kept is there */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -72,10 +74,62 @@ static void note_write(int fd, const void *bytes, ssize_t n, int64_t at)
     memcpy(e->bytes, bytes, (size_t)n);
 }
 
-/* The calls by which our code and SQLite change files. */
+/* --- calls that fail: the fail_at-th of those below, and with fail_on all later ones ---------------------------------------- */
+
+static long calls, fail_at;
+static bool fail_on;
+static int fail_errno;
+
+static bool fails(void)
+{
+    if (!fail_at || (++calls != fail_at && !(fail_on && calls > fail_at))) return false;
+    errno = fail_errno;
+    return true;
+}
+
+/* The calls by which our code and SQLite reach and change files. */
+SHOWN int openat(int folder, const char *name, int flags, ...)
+{
+    va_list ap;
+    va_start(ap, flags);
+    unsigned mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, unsigned) : 0;
+    va_end(ap);
+    return fails() ? -1 : (int)syscall(SYS_openat, folder, name, flags, mode);
+}
+
+SHOWN int open64(const char *path, int flags, ...)
+{
+    va_list ap;
+    va_start(ap, flags);
+    unsigned mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, unsigned) : 0;
+    va_end(ap);
+    return openat(AT_FDCWD, path, flags | O_LARGEFILE, mode);
+}
+
+SHOWN int mkdirat(int folder, const char *name, mode_t mode)
+{
+    return fails() ? -1 : (int)syscall(SYS_mkdirat, folder, name, mode);
+}
+
+SHOWN ssize_t read(int fd, void *bytes, size_t n)
+{
+    return fails() ? -1 : syscall(SYS_read, fd, bytes, n);
+}
+
+SHOWN ssize_t pread64(int fd, void *bytes, size_t n, off64_t at)
+{
+    return fails() ? -1 : syscall(SYS_pread64, fd, bytes, n, at);
+}
+
+SHOWN int futimens(int fd, const struct timespec times[2])
+{
+    return fails() ? -1 : (int)syscall(SYS_utimensat, fd, NULL, times, 0);
+}
+
 SHOWN ssize_t write(int fd, const void *bytes, size_t n)
 {
     int64_t at = *noted ? lseek(fd, 0, SEEK_CUR) : -1;
+    if (fails()) return -1;
     ssize_t k = syscall(SYS_write, fd, bytes, n);
     note_write(fd, bytes, k, at);
     return k;
@@ -83,6 +137,7 @@ SHOWN ssize_t write(int fd, const void *bytes, size_t n)
 
 SHOWN ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at)
 {
+    if (fails()) return -1;
     ssize_t k = syscall(SYS_pwrite64, fd, bytes, n, at);
     note_write(fd, bytes, k, at);
     return k;
@@ -95,6 +150,7 @@ SHOWN ssize_t pwrite64(int fd, const void *bytes, size_t n, off64_t at)
 
 SHOWN int ftruncate(int fd, off_t size)
 {
+    if (fails()) return -1;
     struct event *e = note(CUT, path_of(fd, NULL));
     if (e) e->size = (uint64_t)size;
     return (int)syscall(SYS_ftruncate, fd, size);
@@ -107,6 +163,7 @@ SHOWN int ftruncate64(int fd, off64_t size)
 
 SHOWN int fsync(int fd)
 {
+    if (fails()) return -1;
     (void)note(SYNC, path_of(fd, NULL));
     return (int)syscall(SYS_fsync, fd);
 }
@@ -118,18 +175,21 @@ SHOWN int fdatasync(int fd)
 
 SHOWN int unlink(const char *path)
 {
+    if (fails()) return -1;
     if (*noted) (void)note(REMOVE, path);
     return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
 SHOWN int unlinkat(int folder, const char *name, int flags)
 {
+    if (fails()) return -1;
     (void)note(REMOVE, path_of(folder, name));
     return (int)syscall(SYS_unlinkat, folder, name, flags);
 }
 
 SHOWN int renameat(int from_folder, const char *from, int to_folder, const char *to)
 {
+    if (fails()) return -1;
     struct event *e = note(RENAME, path_of(from_folder, from));
     const char *path = path_of(to_folder, to);
     if (e) strcpy(e->to, path + strlen(noted));
@@ -339,30 +399,21 @@ static void check(const char *folder, size_t end, unsigned seed)
     cachebox_close(&b);
 }
 
-int main(int argc, char **argv)
+static int loss(unsigned rounds)
 {
-    unsigned rounds = argc > 1 ? (unsigned)atoi(argv[1]) : 0;
-    if (!rounds) {
-        fprintf(stderr, "usage: cachepower N\n");
-        return 2;
-    }
-    if (TEST_SANITIZED) return 77; /* sanitizers have calls of their own in these places */
-    unsetenv("YOLOC_CACHE");
-    unsetenv("YOLOC_CACHE_LIMIT");
-    char path[192];
     static struct disk disk;
-    cachebox_path(path, true);
-    strcpy(noted, path);
+    char folder[192];
+    size_t syncs = 0, writes = 0;
+    cachebox_path(folder, true);
+    strcpy(noted, folder);
     session(1, 12);
     session(14, 30);
     session(51, 25);
-    cachebox_remove(path);
-    size_t syncs = 0, writes = 0;
+    *noted = 0;
+    cachebox_remove(folder);
     for (size_t i = 0; i < nevent; i++) syncs += events[i].kind == SYNC, writes += events[i].kind == WRITE;
     NEED(syncs > 100 && writes > 300, "%zu syncs, %zu writes: something is not noted", syncs, writes);
-    *noted = 0;
     for (unsigned i = 0; i < rounds; i++) {
-        char folder[192];
         size_t end = (size_t)((uint64_t)i * nevent / rounds) + 1;
         state = i * 2654435761u + 1;
         cachebox_path(folder, true);
@@ -373,4 +424,100 @@ int main(int argc, char **argv)
     }
     printf("%u losses of power among %zu events (%zu writes, %zu syncs): nothing lost that was kept\n", rounds, nevent, writes, syncs);
     return 0;
+}
+
+/* --- errors ------------------------------------------------------------------------------------------------------------------ */
+
+static bool put_both(struct cachebox *b, unsigned s, unsigned number, unsigned kept_number[2 * SLOTS])
+{
+    struct cachebox_key k;
+    struct cg_tune_record r = cachebox_record(number);
+    char text[16], payload[2000];
+    struct cg_artifact_key a = artifact_key(s, text);
+    cachebox_key(&k, s);
+    r.when = number;
+    bool record = cg_tunedb_store(b->db, &k.key, &r);
+    if (record) kept_number[s] = number;
+    memset(payload, (int)number, sizeof payload);
+    bool artifact = cg_artifact_put(b->art, &a, payload, sizeof payload);
+    if (artifact) kept_number[SLOTS + s] = number;
+    return record && artifact;
+}
+
+/* The run of which one call fails: opening, using and closing what is there already. */
+static bool run(const char *folder, unsigned first, unsigned kept_number[2 * SLOTS])
+{
+    struct cachebox b;
+    bool all = true;
+    cachebox_open(&b, folder, 0);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        struct cachebox_key k;
+        struct cg_tune_record r;
+        char text[16];
+        size_t n;
+        struct cg_artifact_key a = artifact_key(i, text);
+        cachebox_key(&k, i);
+        (void)cg_tunedb_claim(b.db, &k.key, 0, &r);
+        (void)cg_artifact_get(b.art, b.arena, &a, &n);
+        all &= put_both(&b, i, first + i, kept_number);
+    }
+    cg_artifacts_prune(b.art, -1, -1);
+    cg_tunedb_prune(b.db, -1, -1);
+    NEED(cachebox_told(&b), "call %ld, errno %d: more than one warning", fail_at, fail_errno);
+    cachebox_close(&b);
+    return all;
+}
+
+static int errors(unsigned rounds)
+{
+    static const int numbers[] = {EIO, ENOSPC, EMFILE, EACCES, EINTR, EROFS};
+    unsigned whole = 0;
+    long last = 1;
+    for (unsigned i = 0; i < rounds; i++) {
+        char folder[192];
+        unsigned kept_number[2 * SLOTS] = {0};
+        cachebox_path(folder, true);
+        if (i % 3) NEED(run(folder, 1, kept_number), "not kept");
+        calls = 0;
+        fail_at = 1 + (long)((uint64_t)i * (uint64_t)last / rounds);
+        fail_errno = numbers[i % YIR_COUNT(numbers)];
+        fail_on = i / YIR_COUNT(numbers) % 2 && fail_errno != EINTR; /* which is tried again for ever */
+        if (i == 0) fail_at = 1 << 30; /* to count */
+        whole += run(folder, 100, kept_number);
+        if (i == 0) last = calls + calls / 8;
+        long failed = fail_at;
+        fail_at = 0;
+        struct cachebox b;
+        cachebox_open(&b, folder, 0);
+        NEED(b.db && b.art && !*cachebox_told(&b), "call %ld, errno %d: %s", failed, fail_errno, cachebox_told(&b));
+        for (unsigned s = 0; s < SLOTS; s++) {
+            struct cachebox_key k;
+            struct cg_tune_record r = {.when = 0};
+            char text[16];
+            size_t n = 0;
+            struct cg_artifact_key a = artifact_key(s, text);
+            cachebox_key(&k, s);
+            (void)cg_tunedb_lookup(b.db, &k.key, &r);
+            const uint8_t *bytes = cg_artifact_get(b.art, b.arena, &a, &n);
+            NEED(r.when >= kept_number[s], "call %ld, errno %d: record %u", failed, fail_errno, s);
+            NEED((bytes ? bytes[0] : 0) >= kept_number[SLOTS + s], "call %ld, errno %d: artifact %u", failed, fail_errno, s);
+        }
+        NEED(put_both(&b, 1, 200, kept_number), "call %ld: nothing is kept", failed);
+        cachebox_close(&b);
+        cachebox_remove(folder);
+    }
+    printf("%u runs in each of which a call failed, of %ld: %u were not hurt at all, nothing kept was lost\n", rounds, last, whole);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned rounds = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
+    if (TEST_SANITIZED) return 77; /* sanitizers have calls of their own in these places */
+    unsetenv("YOLOC_CACHE");
+    unsetenv("YOLOC_CACHE_LIMIT");
+    if (rounds && !strcmp(argv[1], "loss")) return loss(rounds);
+    if (rounds && !strcmp(argv[1], "errors")) return errors(rounds);
+    fprintf(stderr, "usage: cachepower loss|errors N\n");
+    return 2;
 }
