@@ -52,6 +52,14 @@ static int read_froms(struct reader *r, const struct fe_value *v, struct fe_row 
     return rc;
 }
 
+/* Weights are named in IR text, which has no quotes. */
+static bool is_path(const char *s)
+{
+    size_t n = 0;
+    while (s[n] && yir_is_name_char(s[n])) n++;
+    return n && !s[n];
+}
+
 /* Fifth field of our own descriptions: {name: path of the weights}. */
 static int read_extra(struct reader *r, const struct fe_value *v, struct fe_row *row)
 {
@@ -59,6 +67,10 @@ static int read_extra(struct reader *r, const struct fe_value *v, struct fe_row 
     if (FE_BREAKS(ROW_EXTRA, v->kind != FE_DICT || v->n != 1 || !name || name->kind != FE_STR || !*name->s))
         return yir_diag(r->diags, v->loc.line ? v->loc : row->loc, E_ROW,
                         "row %d: the fifth field must be `name: path of its weights`", row->index);
+    if (FE_BREAKS(ROW_PATH, !is_path(name->s)))
+        return yir_diag(r->diags, name->loc.line ? name->loc : row->loc, E_ROW,
+                        "row %d: the path of its weights, '%s', has characters other than letters, digits, '.', '_' and '-'",
+                        row->index, name->s);
     row->path = name->s;
     return 0;
 }

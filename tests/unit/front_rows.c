@@ -111,6 +111,7 @@ Test(front_rows, rows)
         {"[-1, 1, Conv, [16], {name: 7}]", E_ROW, "fifth field"},
         {"[-1, 1, Conv, [16], {name: ''}]", E_ROW, "fifth field"},
         {"[-1, 1, Conv, [16], {name: a, b: 1}]", E_ROW, "fifth field"},
+        {"[-1, 1, Conv, [16], {name: 'a?b'}]", E_ROW, "has characters other than"},
         {"[-1, 1, Detect, [nc]]", E_ROW, "rows follow the head"},
         {"[-1, 1, Convv, [16]]", E_MODULE, "did you mean Conv?"},
         {"[-1, 1, os.system, [16]]", E_MODULE, "os.system"},
