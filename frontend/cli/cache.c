@@ -42,18 +42,31 @@ static char *folder_above(void)
     return out;
 }
 
+/* The folder of the compiler's own caches. */
+static char *make_folder(void)
+{
+    const char *own = getenv("YOLOC_CACHE_DIR");
+    char *above = own && *own ? NULL : folder_above();
+    char *folder = own && *own ? strdup(own) : above ? cli_path_join(above, "yoloc", "") : NULL;
+    if (above)
+        mkdir(above, 0700);
+    if (folder)
+        mkdir(folder, 0700);
+    free(above);
+    return folder;
+}
+
 void cli_cache_open(struct cli_cache *c)
 {
-    char *above = folder_above();
-    c->folder = above ? cli_path_join(above, "yoloc", "") : NULL;
+    const char *state = getenv("YOLOC_CACHE");
+    c->folder = NULL;
+    if (state && strcmp(state, "off") == 0)
+        return;
+    c->folder = make_folder();
     if (!c->folder) {
-        free(above);
         cli_warn("no cache folder: neither XDG_CACHE_HOME nor HOME is an absolute path");
         return;
     }
-    mkdir(above, 0700);
-    mkdir(c->folder, 0700);
-    free(above);
     const char *why = distrust(c->folder);
     if (!why && access(c->folder, R_OK | W_OK | X_OK) != 0)
         why = strerror(errno);

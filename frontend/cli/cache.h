@@ -15,7 +15,8 @@ struct cli_cache {
     char *folder; /* NULL: none */
 };
 
-/* $XDG_CACHE_HOME/yoloc or ~/.cache/yoloc, made with mode 0700. One warning when it cannot be used. */
+/* $YOLOC_CACHE_DIR, $XDG_CACHE_HOME/yoloc or ~/.cache/yoloc, made with mode 0700. One warning when it cannot be used; none
+ * when YOLOC_CACHE=off asks for that. */
 void cli_cache_open(struct cli_cache *c);
 void cli_cache_close(struct cli_cache *c);
 

@@ -115,6 +115,24 @@ Test(cli_cache, no_folder_at_all)
     cr_expect_null(c.folder);
 }
 
+Test(cli_cache, environment)
+{
+    struct cli_cache c;
+    char own[128];
+    snprintf(own, sizeof own, "%s/own", above);
+    setenv("YOLOC_CACHE_DIR", own, 1);
+    cli_cache_open(&c);
+    cr_assert_not_null(c.folder);
+    cr_expect_str_eq(c.folder, own);
+    cli_cache_close(&c);
+    setenv("YOLOC_CACHE", "off", 1);
+    cli_cache_open(&c);
+    cr_expect_null(c.folder);
+    cr_expect_neq(access(folder, F_OK), 0);
+    unsetenv("YOLOC_CACHE");
+    unsetenv("YOLOC_CACHE_DIR");
+}
+
 /* A umask that lets others write must not make entries that are then refused. */
 Test(cli_cache, entries_are_closed_to_others)
 {
