@@ -9,6 +9,7 @@
 #include "frontend/describe.h"
 #include "frontend/numbers.h"
 #include "frontend/scale.h"
+#include "tensorfile.h"
 
 static const char small[] = "nc: 2\n"
                             "scales:\n"
@@ -117,31 +118,9 @@ static size_t count_ops(const struct bench *b, enum yir_code c)
 
 /* --- weights made here -------------------------------------------------------------------------------------- */
 
-struct made { /* a safetensors file in memory; elements are 1 */
-    struct yir_str header, data;
-};
-
-static void make_tensor(struct made *m, const char *name, const int64_t *dim, int rank, float value)
+static const struct fe_weights *finish_weights(struct bench *b, const struct tensorfile *m)
 {
-    size_t n = 1, start = m->data.len;
-    yir_str_fmt(&m->header, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[", m->header.len ? "," : "", name);
-    for (int i = 0; i < rank; i++) {
-        yir_str_fmt(&m->header, "%s%lld", i ? "," : "", (long long)dim[i]);
-        n *= (size_t)dim[i];
-    }
-    for (size_t i = 0; i < n; i++)
-        yir_str_put(&m->data, (const char *)&value, sizeof value);
-    yir_str_fmt(&m->header, "],\"data_offsets\":[%zu,%zu]}", start, m->data.len);
-}
-
-static const struct fe_weights *finish_weights(struct bench *b, struct made *m)
-{
-    struct yir_str file = {.arena = b->arena};
-    const char *header = yir_format(b->arena, "{%s}", m->header.text);
-    uint64_t n = strlen(header);
-    yir_str_put(&file, (const char *)&n, sizeof n);
-    yir_str_put(&file, header, n);
-    yir_str_put(&file, m->data.text, m->data.len);
+    struct yir_str file = tensorfile_finish(b->arena, m);
     const struct fe_weights *w =
         fe_weights_read(b->arena, b->diags, "made.safetensors", file.text, file.len, NULL);
     cr_assert_not_null(w, "%s", all_text(b));
@@ -160,13 +139,13 @@ static bool keep(const char **name, int64_t *dim, int *rank)
 /* The weights that `yaml` wants at a scale, with a change. Afterwards the bench builds with them. */
 static void use_weights(struct bench *b, const char *yaml, const char *scale, change_fn change)
 {
-    struct made m = {{.arena = b->arena}, {.arena = b->arena}};
+    struct tensorfile m = {{.arena = b->arena}, {.arena = b->arena}};
     b->opts.weights = NULL;
     b->opts.scale = scale;
     expect_built(b, yaml);
     for (size_t i = 0; i < b->model->nwant; i++) {
         struct fe_want w = b->model->want[i];
-        if (change(&w.name, w.dim, &w.rank)) make_tensor(&m, w.name, w.dim, w.rank, 1);
+        if (change(&w.name, w.dim, &w.rank)) tensorfile_add(&m, w.name, w.dim, w.rank, 1);
     }
     b->opts.weights = finish_weights(b, &m);
     b->opts.scale = NULL;
@@ -392,10 +371,10 @@ Test(front_model, anchors_as_a_count)
     cr_expect_eq(channels(&bench, "model.2.m.0.weight"), 40);
     use_weights(&bench, yaml, NULL, keep);
     expect_built(&bench, yaml);
-    struct made m = {{.arena = bench.arena}, {.arena = bench.arena}};
+    struct tensorfile m = {{.arena = bench.arena}, {.arena = bench.arena}};
     for (size_t i = 0; i < bench.model->nwant; i++)
         if (!strstr(bench.model->want[i].name, "anchors"))
-            make_tensor(&m, bench.model->want[i].name, bench.model->want[i].dim, bench.model->want[i].rank,
+            tensorfile_add(&m, bench.model->want[i].name, bench.model->want[i].dim, bench.model->want[i].rank,
                         1);
     bench.opts.weights = finish_weights(&bench, &m);
     expect_refused(&bench, yaml, E_ANCHORS, "the yaml only counts anchors (4 a level)");
@@ -580,12 +559,12 @@ Test(front_model, unused_weights)
 
 Test(front_model, values_that_are_no_numbers)
 {
-    struct made m = {{.arena = bench.arena}, {.arena = bench.arena}};
+    struct tensorfile m = {{.arena = bench.arena}, {.arena = bench.arena}};
     bench.opts.scale = "n";
     expect_built(&bench, small);
     for (size_t i = 0; i < bench.model->nwant; i++) {
         const struct fe_want *w = &bench.model->want[i];
-        make_tensor(&m, w->name, w->dim, w->rank, strcmp(w->name, "model.0.bn.bias") == 0 ? NAN : 1);
+        tensorfile_add(&m, w->name, w->dim, w->rank, strcmp(w->name, "model.0.bn.bias") == 0 ? NAN : 1);
     }
     bench.opts.weights = finish_weights(&bench, &m);
     expect_built(&bench, small);
@@ -598,12 +577,12 @@ Test(front_model, values_that_are_no_numbers)
 
 Test(front_model, variances_that_are_none)
 {
-    struct made m = {{.arena = bench.arena}, {.arena = bench.arena}};
+    struct tensorfile m = {{.arena = bench.arena}, {.arena = bench.arena}};
     bench.opts.scale = "n";
     expect_built(&bench, small);
     for (size_t i = 0; i < bench.model->nwant; i++) {
         const struct fe_want *w = &bench.model->want[i];
-        make_tensor(&m, w->name, w->dim, w->rank, strcmp(w->name, "model.1.bn.running_var") == 0 ? -1e-3f : 1);
+        tensorfile_add(&m, w->name, w->dim, w->rank, strcmp(w->name, "model.1.bn.running_var") == 0 ? -1e-3f : 1);
     }
     bench.opts.weights = finish_weights(&bench, &m);
     expect_built(&bench, small);
@@ -628,16 +607,16 @@ Test(front_model, class_branch_by_the_weights)
                  {"0.1.conv.bias", {16}},
                  {"1.0.conv.bias", {16}},
                  {"1.1.conv.bias", {16}}};
-    struct made m = {{.arena = bench.arena}, {.arena = bench.arena}};
+    struct tensorfile m = {{.arena = bench.arena}, {.arena = bench.arena}};
     bench.opts.scale = "n";
     expect_built(&bench, small);
     for (size_t i = 0; i < bench.model->nwant; i++) {
         const struct fe_want *w = &bench.model->want[i];
         if (!strstr(w->name, ".cv3.0.0.") && !strstr(w->name, ".cv3.0.1."))
-            make_tensor(&m, w->name, w->dim, w->rank, 1);
+            tensorfile_add(&m, w->name, w->dim, w->rank, 1);
     }
     for (size_t i = 0; i < YIR_COUNT(extra); i++)
-        make_tensor(&m, yir_format(bench.arena, "model.4.cv3.0.%s", extra[i].name), extra[i].dim,
+        tensorfile_add(&m, yir_format(bench.arena, "model.4.cv3.0.%s", extra[i].name), extra[i].dim,
                     strstr(extra[i].name, "bias") ? 1 : 4, 1);
     bench.opts.weights = finish_weights(&bench, &m);
     expect_built(&bench, small);

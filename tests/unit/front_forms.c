@@ -1,0 +1,196 @@
+/* Forms that a network's weights come in: after training several kernels become one, normalisation vanishes, and of two sets of
+ * branches one may be left. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "frontend/model.h"
+#include "tensorfile.h"
+
+static const char elan[] = "nc: 2\n"
+                           "backbone:\n"
+                           "  - [-1, 1, Conv, [16, 3, 2]]\n"
+                           "  - [-1, 1, RepNCSPELAN4, [32, 16, 16, 1]]\n"
+                           "  - [-1, 1, RepConv, [32, 3, 2]]\n"
+                           "head:\n"
+                           "  - [[1, 2], 1, Detect, [nc]]\n";
+static const char cib[] = "nc: 2\n"
+                          "backbone:\n"
+                          "  - [-1, 1, Conv, [16, 3, 2]]\n"
+                          "  - [-1, 1, C2fCIB, [32, True, True]]\n"
+                          "head:\n"
+                          "  - [[1], 1, v10Detect, [nc]]\n";
+
+struct bench {
+    struct yir_arena *arena;
+    struct yir_diags *diags;
+    struct fe_model_opts opts;
+};
+static struct bench bench;
+
+static void setup(void)
+{
+    bench.arena = yir_arena_new(NULL, NULL);
+    bench.opts = (struct fe_model_opts){.path = "my.yaml", .batch = 1, .height = 64, .width = 64};
+}
+
+static void teardown(void)
+{
+    yir_arena_free(bench.arena);
+}
+
+TestSuite(front_forms, .init = setup, .fini = teardown);
+
+static const char *first_diag(void)
+{
+    return yir_diag_count(bench.diags) ? yir_diag_at(bench.diags, 0)->rendered : "";
+}
+
+static const struct fe_model *build(const char *yaml)
+{
+    bench.diags = yir_diags_new(bench.arena, NULL, NULL);
+    const struct fe_value *root = fe_yaml_parse(bench.arena, bench.diags, "my.yaml", yaml, strlen(yaml));
+    cr_assert_not_null(root, "%s", first_diag());
+    return fe_model_build(bench.arena, yir_types_new(bench.arena), bench.diags, root, &bench.opts);
+}
+
+/* What a tensor of the trained network is called in the form under test; NULL: it is not there. */
+typedef const char *(*form_fn)(const char *name);
+
+/* The network with weights of that form, built without a word. */
+static const struct fe_model *build_form(const char *yaml, form_fn form)
+{
+    struct tensorfile f = {{.arena = bench.arena}, {.arena = bench.arena}};
+    bench.opts.weights = NULL;
+    const struct fe_model *m = build(yaml);
+    cr_assert_not_null(m, "%s", first_diag());
+    for (size_t i = 0; i < m->nwant; i++) {
+        const struct fe_want *w = &m->want[i];
+        const char *name = form(w->name);
+        if (name) tensorfile_add(&f, name, w->dim, w->rank, 1);
+    }
+    struct yir_str file = tensorfile_finish(bench.arena, &f);
+    bench.opts.weights = fe_weights_read(bench.arena, bench.diags, "made.safetensors", file.text, file.len, NULL);
+    cr_assert_not_null(bench.opts.weights, "%s", first_diag());
+    m = build(yaml);
+    cr_assert_not_null(m, "%s", first_diag());
+    cr_expect_eq(yir_diag_count(bench.diags), 0, "%s", first_diag());
+    return m;
+}
+
+static size_t count_ops(const struct fe_model *m, enum yir_code c)
+{
+    size_t n = 0;
+    for (uint32_t i = 1; i < m->func->nop; i++) n += m->func->op[i].code == c;
+    return n;
+}
+
+static bool has_weight(const struct fe_model *m, const char *name)
+{
+    return yir_kind(yir_find_weight(m->func, name)) == YIR_WGT;
+}
+
+/* name with its first `from` replaced. */
+static const char *replace(const char *name, const char *from, const char *to)
+{
+    const char *at = strstr(name, from);
+    if (!at) return name;
+    return yir_format(bench.arena, "%.*s%s%s", (int)(at - name), name, to, at + strlen(from));
+}
+
+static const char *trained(const char *name)
+{
+    return name;
+}
+
+/* Normalisation in the convolutions. */
+static const char *fused(const char *name)
+{
+    if (!strstr(name, ".bn.")) return name;
+    return strstr(name, ".bn.bias") ? replace(name, ".bn.bias", ".conv.bias") : NULL;
+}
+
+/* And the kernels of RepConv as one. */
+static const char *deployed(const char *name)
+{
+    name = fused(name);
+    if (!name || strstr(name, ".conv2.")) return NULL;
+    return replace(name, ".conv1.conv.", ".conv.");
+}
+
+Test(front_forms, kernels_that_became_one)
+{
+    const struct fe_model *m = build_form(elan, trained);
+    size_t convs = count_ops(m, YIR_conv2d), adds = count_ops(m, YIR_add);
+    cr_expect(has_weight(m, "model.2.conv2.conv.weight") && !has_weight(m, "model.2.conv.weight"));
+    m = build_form(elan, deployed);
+    cr_expect_eq(count_ops(m, YIR_conv2d), convs - 3);
+    cr_expect_eq(count_ops(m, YIR_add), adds - 3);
+    cr_expect_eq(count_ops(m, YIR_batchnorm), 0);
+    cr_expect(has_weight(m, "model.2.conv.bias"));
+    cr_expect(has_weight(m, "model.1.cv2.0.m.0.cv1.conv.bias"));
+}
+
+Test(front_forms, fused_with_both_kernels)
+{
+    const struct fe_model *m = build_form(elan, fused);
+    cr_expect_eq(count_ops(m, YIR_batchnorm), 0);
+    cr_expect(has_weight(m, "model.2.conv2.conv.bias"));
+}
+
+/* The large and the small depthwise kernel as one. */
+static const char *one_depthwise(const char *name)
+{
+    name = fused(name);
+    if (!name || strstr(name, ".cv1.2.conv1.")) return NULL;
+    return strstr(name, ".cv1.2.conv.conv.") ? replace(name, ".conv.conv.", ".conv.") : name;
+}
+
+Test(front_forms, large_depthwise_kernels)
+{
+    const struct fe_model *m = build_form(cib, trained);
+    size_t convs = count_ops(m, YIR_conv2d);
+    cr_expect(has_weight(m, "model.1.m.0.cv1.2.conv1.conv.weight"));
+    m = build_form(cib, one_depthwise);
+    cr_expect_eq(count_ops(m, YIR_conv2d), convs - 1);
+    cr_expect(has_weight(m, "model.1.m.0.cv1.2.conv.bias"));
+}
+
+static const char *without_one(const char *name)
+{
+    return strstr(name, ".one2one_") ? NULL : name;
+}
+
+static const char *without_many(const char *name)
+{
+    bool many = strncmp(name, "model.2.cv", 10) == 0;
+    return many ? NULL : name;
+}
+
+static bool gives_corners(const struct fe_model *m)
+{
+    for (uint32_t i = 1; i < m->func->nop; i++)
+        if (m->func->op[i].code == YIR_dfl_box) return ((const struct yir_a_box *)yir_attrs(m->func, i))->corners != 0;
+    return false;
+}
+
+Test(front_forms, two_sets_of_branches)
+{
+    const struct fe_model *m = build_form(cib, trained);
+    cr_expect(!m->one2one && !gives_corners(m));
+    bench.opts.one2one = true;
+    m = build(cib);
+    cr_assert_not_null(m, "%s", first_diag());
+    cr_expect(m->one2one && gives_corners(m));
+}
+
+Test(front_forms, one_set_that_is_left)
+{
+    const struct fe_model *m = build_form(cib, without_one);
+    cr_expect(!m->one2one && !gives_corners(m));
+    bench.opts.one2one = true;
+    cr_assert_null(build(cib));
+    cr_expect_eq(yir_diag_at(bench.diags, 0)->id, E_USAGE);
+    bench.opts.one2one = false;
+    m = build_form(cib, without_many);
+    cr_expect(m->one2one && gives_corners(m));
+}
