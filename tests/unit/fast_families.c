@@ -1,5 +1,5 @@
-/* Each fast family on a function it takes and on one it declines, and what it gives beside the generic way, in the
- * evaluator. */
+/* Each fast family on a function it takes and on one it declines, and what every configuration gives beside the generic way, in
+ * the evaluator: the tuner may choose any of them. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static const struct cg_target targets[] = {
 
 enum { L4 = 1, L8 = 2, L16 = 4, ALL = 7 };
 
-/* A kernel of the function is of the family for the targets named, and none for the rest. */
+/* The family offers itself for a kernel of the function for the targets named, and for none of the rest. */
 static const struct row {
     const char *family;
     int takes; /* L4 | L8 | L16 */
@@ -60,6 +60,33 @@ static const struct row {
     {"pool_max", 0, /* a window of many rows */
      "in  %x : f32[1,16,20,6] nchw\n%1 = leaky %x {slope=2} : f32[1,16,20,6] nchw\n"
      "%2 = maxpool %1 {kernel=17,1} : f32[1,16,4,6] nchw\nout y = %2\n"},
+    {"conv_wino", L8 | L16, /* tiles reach over the edge; without fma it declines */
+     "in  %x : f32[2,17,9,7] nchw\nw   $k : f32[19,17,3,3] oihw\nw   $b : f32[19]\n"
+     "%1 = maxpool %x {kernel=3,3 pad=1,1,1,1} : f32[2,17,9,7] nchw\n"
+     "%2 = conv2d %1, $k, $b {pad=1,1,1,1} : f32[2,19,9,7] nchw\n%3 = silu %2 : f32[2,19,9,7] nchw\nout y = %3\n"},
+    {"conv_wino", L8, /* nine channels are fewer than sixteen lanes; padding of one side; a residual */
+     "in  %x : f32[1,9,6,8] nchw\nw   $k : f32[9,9,3,3] oihw\n%1 = maxpool %x {kernel=3,3 pad=1,1,1,1} : f32[1,9,6,8] nchw\n"
+     "%2 = conv2d %1, $k {pad=2,1,0,1} : f32[1,9,6,8] nchw\n%3 = add %2, %1 : f32[1,9,6,8] nchw\nout y = %3\n"},
+    {"conv_wino", 0, /* stride */
+     "in  %x : f32[1,17,9,9] nchw\nw   $k : f32[16,17,3,3] oihw\n%1 = maxpool %x {kernel=3,3 pad=1,1,1,1} : f32[1,17,9,9] nchw\n"
+     "%2 = conv2d %1, $k {stride=2,2 pad=1,1,1,1} : f32[1,16,5,5] nchw\n%3 = relu %2 : f32[1,16,5,5] nchw\nout y = %3\n"},
+    {"conv_dw", ALL, /* channels are no whole vectors */
+     "in  %x : f32[2,21,7,9] nchw\nw   $k : f32[21,1,3,3] oihw\nw   $b : f32[21]\n%1 = relu %x : f32[2,21,7,9] nchw\n"
+     "%2 = conv2d %1, $k, $b {stride=2,2 pad=1,1,1,1 groups=21} : f32[2,21,4,5] nchw\n%3 = silu %2 : f32[2,21,4,5] nchw\nout y = %3\n"},
+    {"conv_dw", ALL, /* fewer channels than lanes, rows and columns apart */
+     "in  %x : f32[1,3,9,8] nchw\nw   $k : f32[3,1,5,3] oihw\n%1 = maxpool %x {kernel=3,3 pad=1,1,1,1} : f32[1,3,9,8] nchw\n"
+     "%2 = conv2d %1, $k {pad=4,2,4,2 dil=2,2 groups=3} : f32[1,3,9,8] nchw\n%3 = relu %2 : f32[1,3,9,8] nchw\nout y = %3\n"},
+    {"conv_dw", 0, /* two outputs a channel */
+     "in  %x : f32[1,6,8,7] nchw\nw   $k : f32[12,1,3,3] oihw\n%1 = relu %x : f32[1,6,8,7] nchw\n"
+     "%2 = conv2d %1, $k {pad=1,1,1,1 groups=6} : f32[1,12,8,7] nchw\n%3 = relu %2 : f32[1,12,8,7] nchw\nout y = %3\n"},
+    {"lanes", ALL, /* whole vectors and a rest; upsampling and a sum, from memory and to memory */
+     "in  %x : f32[2,21,4,5] nchw\n%1 = maxpool %x {kernel=3,3 pad=1,1,1,1} : f32[2,21,4,5] nchw\n"
+     "%2 = relu %1 : f32[2,21,4,5] nchw\n%3 = upsample %1 {factor=2} : f32[2,21,8,10] nchw\n%4 = upsample %2 {factor=2} : f32[2,21,8,10] nchw\n"
+     "%5 = mul %3, %4 : f32[2,21,8,10] nchw\n%6 = maxpool %5 {kernel=3,3 pad=1,1,1,1} : f32[2,21,8,10] nchw\nout y = %6\n"},
+    {"lanes", L4 | L8, /* five channels are less than half of sixteen lanes */
+     "in  %x : f32[1,5,8,7] nchw\n%1 = maxpool %x {kernel=3,3 pad=1,1,1,1} : f32[1,5,8,7] nchw\n"
+     "%2 = maxpool %1 {kernel=5,5 pad=2,2,2,2} : f32[1,5,8,7] nchw\n%3 = silu %2 : f32[1,5,8,7] nchw\n"
+     "%4 = maxpool %3 {kernel=3,3 pad=1,1,1,1} : f32[1,5,8,7] nchw\nout y = %4\n"},
     {"head_dfl", ALL, /* 63 positions: the last block begins early */
      "in  %x : f32[2,64,7,9] nchw\n%1 = relu %x : f32[2,64,7,9] nchw\n"
      "%2 = dfl_box %1 {bins=16 stride=8} : f32[2,4,63]\nout y = %2\n"},
@@ -116,47 +143,84 @@ static struct yir_func *fused(struct yir_arena *a, struct yir_diags *d, const ch
     return f;
 }
 
+/* The n-th legal configuration of each kernel, or the last that is not the generic one. */
+struct picking {
+    size_t n;
+    bool more;    /* some kernel has further ones */
+    int families; /* a bit for each row of fast.def that is legal for some kernel */
+};
+
+static size_t pick(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n)
+{
+    struct picking *p = user;
+    (void)k;
+    cr_assert_eq(legal[n - 1].family, CG_GENERIC);
+    for (size_t i = 0; i + 1 < n; i++) p->families |= 1 << legal[i].family;
+    p->more |= p->n + 2 < n;
+    return p->n + 1 < n ? p->n : n > 1 ? n - 2 : 0;
+}
+
 static struct evalnet evaluate(struct yir_arena *a, const struct yir_func *f, const struct cg_target *t, int batch,
-                               const struct cg_program **program)
+                               struct picking *picking)
 {
     struct evalnet m = evalnet_new(a, f, 3);
-    const struct cg_opts co = {.no_fast = t->kb.lanes == 1, .max_batch = batch};
+    const struct cg_opts co = {.no_fast = !picking, .max_batch = batch, .choose = picking ? pick : NULL, .choose_user = picking};
     const struct cg_program *p = cg_kernels(a, f, t, &co);
     for (uint32_t i = 0; i < p->nkernel; i++) {
         int bad = evalnet_run(a, &m, &p->kernel[i], batch);
-        cr_assert_eq(bad, 0, "%s, %s lanes: left memory %d", p->kernel[i].label, t->kb.name, bad - 1);
+        cr_assert_eq(bad, 0, "%s, %s lanes, %s: left memory %d", p->kernel[i].label, t->kb.name,
+                     cg_config_text(a, &p->kernel[i].config), bad - 1);
     }
-    *program = p;
     return m;
 }
 
-static void compare(const struct row *r, const struct cg_target *t, const struct evalnet *want, const struct evalnet *got)
+static void compare(const struct row *r, const struct cg_target *t, size_t config, const struct evalnet *want,
+                    const struct evalnet *got)
 {
     const struct yir_func *f = want->f;
     for (uint32_t i = 0; i < f->noutput; i++) {
         int64_t n = yir_numel(yir_desc(f, f->output[i].ref));
         const double *w = want->buf[f->ninput + i], *g = got->buf[f->ninput + i];
         for (int64_t k = 0; k < n; k++)
-            cr_assert(fabs(w[k] - g[k]) <= 1e-6 * (1 + fabs(w[k])), "%s, %s lanes: element %lld of %s is %.17g, not %.17g\n%s",
-                      r->family, t->kb.name, (long long)k, f->output[i].name, g[k], w[k], r->ir);
+            cr_assert(fabs(w[k] - g[k]) <= 1e-6 * (1 + fabs(w[k])), "%s, %s lanes, configuration %zu: element %lld of %s is %.17g, not %.17g\n%s",
+                      r->family, t->kb.name, config, (long long)k, f->output[i].name, g[k], w[k], r->ir);
     }
+}
+
+static int family_bit(const char *name)
+{
+    for (size_t i = 0; i < cg_fast_count(); i++)
+        if (!strcmp(cg_fast_at(i)->name, name)) return 1 << i;
+    cr_assert_fail("no family %s", name);
+    return 0;
+}
+
+/* Every configuration; whether the family was among them. */
+static bool check_target(const struct row *r, const struct yir_func *f, const struct cg_target *t, int batch,
+                         const struct evalnet *want)
+{
+    struct picking p = {.more = true};
+    for (p.n = 0; p.more; p.n++) {
+        struct yir_arena *a = yir_arena_new(NULL, NULL);
+        p.more = false;
+        struct evalnet got = evaluate(a, f, t, batch, &p);
+        compare(r, t, p.n, want, &got);
+        yir_arena_free(a);
+    }
+    return p.families & family_bit(r->family);
 }
 
 static void check(const struct row *r)
 {
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     struct yir_diags *d = yir_diags_new(a, print_diag, NULL);
-    const struct cg_program *p;
     int batch;
     const struct yir_func *f = fused(a, d, r->ir, &batch);
-    struct evalnet want = evaluate(a, f, &scalar, batch, &p);
+    struct evalnet want = evaluate(a, f, &scalar, batch, NULL);
     for (size_t i = 0; i < YIR_COUNT(targets); i++) {
-        struct evalnet got = evaluate(a, f, &targets[i], batch, &p);
-        bool took = false;
-        for (uint32_t k = 0; k < p->nkernel; k++) took |= !strcmp(p->kernel[k].family, r->family);
-        cr_expect_eq(took, r->takes >> i & 1, "%s lanes: %s %s a kernel of\n%s", targets[i].kb.name, r->family,
-                     took ? "took" : "declined", r->ir);
-        compare(r, &targets[i], &want, &got);
+        bool takes = check_target(r, f, &targets[i], batch, &want);
+        cr_expect_eq(takes, r->takes >> i & 1, "%s lanes: %s %s a kernel of\n%s", targets[i].kb.name, r->family,
+                     takes ? "takes" : "declines", r->ir);
     }
     yir_arena_free(a);
 }
@@ -173,15 +237,56 @@ static bool has_row(const char *family, bool takes)
     return false;
 }
 
-/* Families that other tests show: llvm_ops, random_networks. */
-static const char *const elsewhere[] = {"conv_wino", "conv_dw", "lanes"};
-
 Test(fast_families, every_family_has_rows)
 {
     for (size_t i = 0; i < cg_fast_count(); i++) {
         const char *name = cg_fast_at(i)->name;
-        bool other = false;
-        for (size_t k = 0; k < YIR_COUNT(elsewhere); k++) other |= !strcmp(name, elsewhere[k]);
-        cr_expect(other || (has_row(name, true) && has_row(name, false)), "%s", name);
+        cr_expect(has_row(name, true) && has_row(name, false), "%s", name);
     }
+}
+
+/* --- configurations as text --------------------------------------------------------------------------------- */
+
+static void check_texts(const struct cg_config *legal, size_t n)
+{
+    struct yir_arena *a = yir_arena_new(NULL, NULL);
+    for (size_t i = 0; i < n; i++) {
+        const char *text = cg_config_text(a, &legal[i]);
+        cr_expect_lt(strlen(text), 256u, "longer than records have room for");
+        cr_expect_eq(cg_config_find(a, text, legal, n), i, "%s", text);
+        cr_expect(i == 0 || legal[i].cycles >= legal[i - 1].cycles, "%s is predicted faster than one before it", text);
+        cr_expect_eq(cg_config_find(a, yir_format(a, "%s ", text), legal, n), n);
+        cr_expect_neq(cg_config_find(a, yir_strndup(a, text, strlen(text) - 1), legal, n), i);
+    }
+    yir_arena_free(a);
+}
+
+static size_t check_kernel(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n)
+{
+    static const char *const hostile[] = {"", " ", "conv_direct", "conv_direct pixels=1", "conv_direct pixels=-1 vectors=1 rows=1",
+                                          "conv_direct pixels=99999999999999999999", "generic generic", "GENERIC", "%s%n%s",
+                                          "conv_wino tile=4 unit=1 pixels=1 vectors=1 parts=1 x", "no_family a=1"};
+    struct yir_arena *a = yir_arena_new(NULL, NULL);
+    size_t *most = user;
+    (void)k;
+    check_texts(legal, n);
+    for (size_t i = 0; i < YIR_COUNT(hostile); i++) cr_expect_eq(cg_config_find(a, hostile[i], legal, n), n, "%s", hostile[i]);
+    *most = n > *most ? n : *most;
+    yir_arena_free(a);
+    return 0;
+}
+
+/* cg_configs itself asserts that a family whose guard holds lists at least one. */
+Test(fast_families, configurations_as_text)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < YIR_COUNT(rows) * YIR_COUNT(targets); i++) {
+        struct yir_arena *a = yir_arena_new(NULL, NULL);
+        int batch;
+        const struct yir_func *f = fused(a, yir_diags_new(a, print_diag, NULL), rows[i / YIR_COUNT(targets)].ir, &batch);
+        const struct cg_opts co = {.max_batch = batch, .choose = check_kernel, .choose_user = &most};
+        cg_kernels(a, f, &targets[i % YIR_COUNT(targets)], &co);
+        yir_arena_free(a);
+    }
+    cr_expect_gt(most, 10u);
 }
