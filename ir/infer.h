@@ -19,6 +19,11 @@ struct infer {
 #define BAD(i, ...) \
     ((i)->report ? yir_diag((i)->f->diags, (i)->f->loc[(i)->f->cur_loc].loc, E_SHAPE, __VA_ARGS__) : -1)
 
+static inline long long ll(int64_t v) /* for messages */
+{
+    return (long long)v;
+}
+
 const char *yir_infer_name(const struct infer *i);
 
 /* 0, or -1 after reporting: operand 0 is a float map; so is operand k. */

@@ -174,11 +174,11 @@ static int window_dim(const struct infer *i, int axis, int64_t kernel, int64_t s
         YIR_BREAKS(OP_DILATION, dil < 1 || dil > 4096) ||
         YIR_BREAKS(OP_PADDING, before < 0 || before > 65536 || after < 0 || after > 65536))
         return BAD(i, "%s: kernel %lld, stride %lld, dilation %lld, padding %lld,%lld are not possible", yir_infer_name(i),
-                   (long long)(kernel), (long long)(stride), (long long)(dil), (long long)(before), (long long)(after));
+                   ll(kernel), ll(stride), ll(dil), ll(before), ll(after));
     int64_t span = dil * (kernel - 1) + 1, size = i->in[0]->dim[axis] + before + after;
     if (YIR_BREAKS(OP_WINDOW, size < span))
         return BAD(i, "%s: a window of %lld does not fit into a map of %lld (padding included); the image is too small",
-                   yir_infer_name(i), (long long)(span), (long long)(size));
+                   yir_infer_name(i), ll(span), ll(size));
     *out = (size - span) / stride + 1;
     return 0;
 }
@@ -194,7 +194,7 @@ int yir_shape_same(struct infer *i)
     if (YIR_BREAKS(OP_BN_CHANNELS, i->in[0]->rank < 2)) return BAD(i, "batchnorm: the input has no channels");
     for (int k = 1; k < 5; k++)
         if (YIR_BREAKS(OP_BN_SHAPES, i->in[k]->rank != 1 || i->in[k]->dim[0] != i->in[0]->dim[1]))
-            return BAD(i, "batchnorm: %lld statistics for %lld channels", (long long)(i->in[k]->dim[0]), (long long)(i->in[0]->dim[1]));
+            return BAD(i, "batchnorm: %lld statistics for %lld channels", ll(i->in[k]->dim[0]), ll(i->in[0]->dim[1]));
     return 0;
 }
 
@@ -207,7 +207,7 @@ int yir_shape_same2(struct infer *i)
         return BAD(i, "%s: the inputs have %d and %d dimensions", yir_infer_name(i), a->rank, b->rank);
     for (int k = 0; k < a->rank; k++)
         if (YIR_BREAKS(OP_SAME_DIMS, a->dim[k] != b->dim[k]))
-            return BAD(i, "%s: inputs differ at dimension %d: %lld and %lld", yir_infer_name(i), k, (long long)(a->dim[k]), (long long)(b->dim[k]));
+            return BAD(i, "%s: inputs differ at dimension %d: %lld and %lld", yir_infer_name(i), k, ll(a->dim[k]), ll(b->dim[k]));
     return 0;
 }
 
@@ -219,13 +219,13 @@ int yir_shape_conv(struct infer *i)
     if (YIR_BREAKS(OP_WEIGHT, w->rank != 4 || !yir_dtype_is_float(w->dtype)))
         return BAD(i, "conv2d: the weight must have 4 dimensions");
     if (YIR_BREAKS(OP_GROUPS, a->groups < 1 || x->dim[1] % a->groups || w->dim[0] % a->groups))
-        return BAD(i, "conv2d: %d groups do not divide %lld input and %lld output channels", a->groups, (long long)(x->dim[1]),
-                   (long long)(w->dim[0]));
+        return BAD(i, "conv2d: %d groups do not divide %lld input and %lld output channels", a->groups, ll(x->dim[1]),
+                   ll(w->dim[0]));
     if (YIR_BREAKS(OP_WEIGHT_INPUTS, w->dim[1] != x->dim[1] / a->groups))
-        return BAD(i, "conv2d: the weight wants %lld input channels, the input has %lld", (long long)(w->dim[1] * a->groups),
-                   (long long)(x->dim[1]));
+        return BAD(i, "conv2d: the weight wants %lld input channels, the input has %lld", ll(w->dim[1] * a->groups),
+                   ll(x->dim[1]));
     if (YIR_BREAKS(OP_BIAS, i->n == 3 && (i->in[2]->rank != 1 || i->in[2]->dim[0] != w->dim[0])))
-        return BAD(i, "conv2d: the bias must have %lld elements", (long long)(w->dim[0]));
+        return BAD(i, "conv2d: the bias must have %lld elements", ll(w->dim[0]));
     i->out.dim[1] = w->dim[0];
     return window_dim(i, 2, w->dim[2], a->stride[0], a->dil[0], a->pad[0], a->pad[2], &i->out.dim[2])
                ? -1
@@ -256,7 +256,7 @@ int yir_shape_concat(struct infer *i)
             return BAD(i, "concat: input %d differs in type, layout or number of dimensions", k);
         for (int j = 0; j < a->rank; j++)
             if (YIR_BREAKS(OP_JOIN_DIMS, j != axis && a->dim[j] != b->dim[j]))
-                return BAD(i, "concat: inputs differ at dimension %d: %lld and %lld", j, (long long)(a->dim[j]), (long long)(b->dim[j]));
+                return BAD(i, "concat: inputs differ at dimension %d: %lld and %lld", j, ll(a->dim[j]), ll(b->dim[j]));
         sum += b->dim[axis];
     }
     i->out.dim[axis] = sum;
@@ -290,7 +290,7 @@ int yir_shape_s2d(struct infer *i)
     int32_t factor = ((const struct yir_a_factor *)i->attr)->factor;
     if (yir_need_map(i)) return -1;
     if (YIR_BREAKS(OP_S2D, factor < 1 || factor > 64 || i->in[0]->dim[2] % factor || i->in[0]->dim[3] % factor))
-        return BAD(i, "s2d: the factor %d does not divide the map %lldx%lld", factor, (long long)(i->in[0]->dim[2]), (long long)(i->in[0]->dim[3]));
+        return BAD(i, "s2d: the factor %d does not divide the map %lldx%lld", factor, ll(i->in[0]->dim[2]), ll(i->in[0]->dim[3]));
     i->out.dim[1] *= (int64_t)factor * factor;
     i->out.dim[2] /= factor;
     i->out.dim[3] /= factor;
@@ -350,7 +350,7 @@ int yir_shape_dfl_box(struct infer *i)
     const int64_t *d = i->in[0]->dim;
     if (yir_need_map(i) || yir_need_stride(i, a->stride)) return -1;
     if (YIR_BREAKS(OP_BINS, a->bins < 1 || a->bins > 4096 || d[1] != 4 * (int64_t)a->bins))
-        return BAD(i, "dfl_box: %lld channels are not 4 x %d bins", (long long)(d[1]), a->bins);
+        return BAD(i, "dfl_box: %lld channels are not 4 x %d bins", ll(d[1]), a->bins);
     yir_set_shape(i, 3, (int64_t[]){d[0], 4, d[2] * d[3]});
     return 0;
 }
@@ -361,7 +361,7 @@ static int need_anchors(const struct infer *i)
     const int64_t *d = i->in[0]->dim;
     if (yir_need_map(i) || yir_need_stride(i, a->stride)) return -1;
     if (YIR_BREAKS(OP_ANCHORS, a->na < 1 || d[1] % a->na || d[1] / a->na < 6))
-        return BAD(i, "%s: %lld channels are not %d anchors of 5 + classes", yir_infer_name(i), (long long)(d[1]), a->na);
+        return BAD(i, "%s: %lld channels are not %d anchors of 5 + classes", yir_infer_name(i), ll(d[1]), a->na);
     return 0;
 }
 
@@ -390,7 +390,7 @@ int yir_shape_x_box(struct infer *i)
     const int64_t *d = i->in[0]->dim;
     if (yir_need_map(i) || yir_need_stride(i, ((const struct yir_a_stride *)i->attr)->stride)) return -1;
     if (YIR_BREAKS(OP_X_CHANNELS, d[1] < 6))
-        return BAD(i, "x_box: %lld channels are not 5 + classes", (long long)(d[1]));
+        return BAD(i, "x_box: %lld channels are not 5 + classes", ll(d[1]));
     yir_set_shape(i, 3, (int64_t[]){d[0], d[2] * d[3], d[1]});
     return 0;
 }
