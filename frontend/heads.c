@@ -27,7 +27,8 @@ static int64_t rows_of_classes(struct yir_arena *a, const struct fe_weights *w, 
                  {"RTDETRDecoder", "enc_score_head.weight"}};
     for (size_t i = 0; i < YIR_COUNT(other); i++)
         if (strcmp(head->module, other[i].module) == 0) return rows_of(a, w, head->path, other[i].name);
-    if (at(a, w, head->path, "cv4.0.logit_scale") || at(a, w, head->path, "one2one_cv4.0.logit_scale")) return 0;
+    if (at(a, w, head->path, "cv4.0.logit_scale") || at(a, w, head->path, "one2one_cv4.0.logit_scale"))
+        return 0;
     static const char *const names[] = {"cv3.0.2.weight", "one2one_cv3.0.2.weight", "cv3.0.3.weight"};
     int64_t rows = 0;
     for (size_t i = 0; i < YIR_COUNT(names) && !rows; i++)

@@ -118,10 +118,12 @@ yir_ref fe_low_scdown(struct fe_lower *l, const struct fe_site *s)
 {
     int64_t c2 = fe_arg_int(s, "c2");
     yir_ref x = fe_conv(l, "cv1", s->in[0], fe_conv_of(l, c2, 1, 1));
-    return fe_conv(l, "cv2", x, fe_depthwise_of(l, fe_channels(l, x), fe_arg_int(s, "k"), fe_arg_int(s, "s")));
+    return fe_conv(l, "cv2", x,
+                   fe_depthwise_of(l, fe_channels(l, x), fe_arg_int(s, "k"), fe_arg_int(s, "s")));
 }
 
-/* --- larger maps -------------------------------------------------------------------------------------------- */
+/* --- larger maps
+ * -------------------------------------------------------------------------------------------- */
 
 static struct fe_deconv deconv_of_row(const struct fe_site *s)
 {

@@ -3,10 +3,12 @@
 
 #include <string.h>
 
-/* --- ESP-Detection -------------------------------------------------------------------------------------------- */
+/* --- ESP-Detection
+ * -------------------------------------------------------------------------------------------- */
 
 /* A depthwise and a 1x1 convolution, each with bias, normalisation and activation. */
-static yir_ref biased(struct fe_lower *l, const char *conv, const char *bn, yir_ref x, const struct fe_conv *c)
+static yir_ref biased(struct fe_lower *l, const char *conv, const char *bn, yir_ref x,
+                      const struct fe_conv *c)
 {
     fe_child(l, conv);
     x = fe_conv2d(l, x, c, true);
@@ -15,7 +17,8 @@ static yir_ref biased(struct fe_lower *l, const char *conv, const char *bn, yir_
     return fe_activate(l, x, c->act);
 }
 
-static yir_ref ds_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t p, struct fe_act act)
+static yir_ref ds_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t p,
+                       struct fe_act act)
 {
     struct fe_conv dw = fe_depthwise_of(l, fe_channels(l, x), k, s), point = fe_conv_of(l, c2, 1, 1);
     dw.p[0] = dw.p[1] = p;
@@ -35,8 +38,8 @@ yir_ref fe_ds_conv(struct fe_lower *l, const char *child, yir_ref x, int64_t c2)
 
 yir_ref fe_low_dsconv(struct fe_lower *l, const struct fe_site *s)
 {
-    return ds_conv(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "k"), fe_arg_int(s, "s"), fe_arg_int(s, "p"),
-                   fe_arg(s, "act")->act);
+    return ds_conv(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "k"), fe_arg_int(s, "s"),
+                   fe_arg_int(s, "p"), fe_arg(s, "act")->act);
 }
 
 /* A block. */
@@ -78,7 +81,8 @@ yir_ref fe_low_espblock(struct fe_lower *l, const struct fe_site *s)
     return esp_block(l, s, 2 * half, half);
 }
 
-/* --- LeYOLO --------------------------------------------------------------------------------------------------- */
+/* --- LeYOLO
+ * --------------------------------------------------------------------------------------------------- */
 
 /* "RE", "HS", "SI"; what a pickle holds wins. */
 static struct fe_act short_act(const struct fe_arg *a)
@@ -111,7 +115,8 @@ static yir_ref mn_child(struct fe_lower *l, int at, yir_ref x, struct fe_conv c)
     return x;
 }
 
-/* Inverted bottleneck: wider by a 1x1 (unless pw is false), depthwise, narrower by a bare 1x1 with normalisation. */
+/* Inverted bottleneck: wider by a 1x1 (unless pw is false), depthwise, narrower by a bare 1x1 with
+ * normalisation. */
 yir_ref fe_low_mobileblock(struct fe_lower *l, const struct fe_site *s)
 {
     int64_t c2 = fe_arg_int(s, "c2"), step = fe_arg_int(s, "s");

@@ -173,11 +173,13 @@ static int window_dim(const struct infer *i, int axis, int64_t kernel, int64_t s
     if (YIR_BREAKS(OP_KERNEL, kernel < 1 || kernel > 4096) || YIR_BREAKS(OP_STRIDE, stride < 1 || stride > 4096) ||
         YIR_BREAKS(OP_DILATION, dil < 1 || dil > 4096) ||
         YIR_BREAKS(OP_PADDING, before < 0 || before > 65536 || after < 0 || after > 65536))
-        return BAD(i, "%s: kernel %lld, stride %lld, dilation %lld, padding %lld,%lld are not possible", yir_infer_name(i),
+        return BAD(i, "%s: kernel %lld, stride %lld, dilation %lld, padding %lld,%lld are not possible",
+                   yir_infer_name(i),
                    ll(kernel), ll(stride), ll(dil), ll(before), ll(after));
     int64_t span = dil * (kernel - 1) + 1, size = i->in[0]->dim[axis] + before + after;
     if (YIR_BREAKS(OP_WINDOW, size < span))
-        return BAD(i, "%s: a window of %lld does not fit into a map of %lld (padding included); the image is too small",
+        return BAD(i,
+                   "%s: a window of %lld does not fit into a map of %lld (padding included); the image is too small",
                    yir_infer_name(i), ll(span), ll(size));
     *out = (size - span) / stride + 1;
     return 0;
@@ -207,7 +209,8 @@ int yir_shape_same2(struct infer *i)
         return BAD(i, "%s: the inputs have %d and %d dimensions", yir_infer_name(i), a->rank, b->rank);
     for (int k = 0; k < a->rank; k++)
         if (YIR_BREAKS(OP_SAME_DIMS, a->dim[k] != b->dim[k]))
-            return BAD(i, "%s: inputs differ at dimension %d: %lld and %lld", yir_infer_name(i), k, ll(a->dim[k]), ll(b->dim[k]));
+            return BAD(i, "%s: inputs differ at dimension %d: %lld and %lld", yir_infer_name(i), k, ll(a->dim[k]),
+                       ll(b->dim[k]));
     return 0;
 }
 
@@ -238,8 +241,10 @@ int yir_shape_pool(struct infer *i)
     if (yir_need_map(i)) return -1;
     for (int k = 0; k < 2; k++) {
         if (YIR_BREAKS(OP_POOL_PADDING, a->pad[k] >= a->kernel[k] || a->pad[k + 2] >= a->kernel[k]))
-            return BAD(i, "%s: padding %d,%d reaches the window %d", yir_infer_name(i), a->pad[k], a->pad[k + 2], a->kernel[k]);
-        if (window_dim(i, 2 + k, a->kernel[k], a->stride[k], 1, a->pad[k], a->pad[k + 2], &i->out.dim[2 + k])) return -1;
+            return BAD(i, "%s: padding %d,%d reaches the window %d", yir_infer_name(i), a->pad[k], a->pad[k + 2],
+                       a->kernel[k]);
+        if (window_dim(i, 2 + k, a->kernel[k], a->stride[k], 1, a->pad[k], a->pad[k + 2],
+                       &i->out.dim[2 + k])) return -1;
     }
     return 0;
 }
@@ -256,7 +261,8 @@ int yir_shape_concat(struct infer *i)
             return BAD(i, "concat: input %d differs in type, layout or number of dimensions", k);
         for (int j = 0; j < a->rank; j++)
             if (YIR_BREAKS(OP_JOIN_DIMS, j != axis && a->dim[j] != b->dim[j]))
-                return BAD(i, "concat: inputs differ at dimension %d: %lld and %lld", j, ll(a->dim[j]), ll(b->dim[j]));
+                return BAD(i, "concat: inputs differ at dimension %d: %lld and %lld", j, ll(a->dim[j]),
+                           ll(b->dim[j]));
         sum += b->dim[axis];
     }
     i->out.dim[axis] = sum;
@@ -269,7 +275,8 @@ int yir_shape_slice(struct infer *i)
     if (YIR_BREAKS(OP_SLICE_AXIS, a->axis < 1 || a->axis >= i->in[0]->rank) ||
         YIR_BREAKS(OP_SLICE, a->start < 0 || a->count < 1 ||
                                  (int64_t)a->start + a->count > i->in[0]->dim[a->axis]))
-        return BAD(i, "slice: %d elements from %d along axis %d are not inside the input", a->count, a->start, a->axis);
+        return BAD(i, "slice: %d elements from %d along axis %d are not inside the input", a->count, a->start,
+                   a->axis);
     i->out.dim[a->axis] = a->count;
     return 0;
 }
@@ -290,7 +297,8 @@ int yir_shape_s2d(struct infer *i)
     int32_t factor = ((const struct yir_a_factor *)i->attr)->factor;
     if (yir_need_map(i)) return -1;
     if (YIR_BREAKS(OP_S2D, factor < 1 || factor > 64 || i->in[0]->dim[2] % factor || i->in[0]->dim[3] % factor))
-        return BAD(i, "s2d: the factor %d does not divide the map %lldx%lld", factor, ll(i->in[0]->dim[2]), ll(i->in[0]->dim[3]));
+        return BAD(i, "s2d: the factor %d does not divide the map %lldx%lld", factor, ll(i->in[0]->dim[2]),
+                   ll(i->in[0]->dim[3]));
     i->out.dim[1] *= (int64_t)factor * factor;
     i->out.dim[2] /= factor;
     i->out.dim[3] /= factor;
