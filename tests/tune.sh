@@ -1,0 +1,120 @@
+#!/bin/bash
+# Tuning and the caches of compilation as users meet them: options, summaries, broken folders, interrupts: tune.sh YOLOC
+set -u
+yoloc=$1
+work=$YOLOC_TEST_SCRATCH/tune
+top=$PWD
+rm -rf "$work" && mkdir -p "$work/out" && cd "$work" || exit 1
+export YOLOC_CACHE_DIR=$work/cache
+unset YOLOC_CACHE
+tiny=("$top/tests/tiny.yaml" --weights rule --imgsz 32)
+larger=("$top/models/yolov8.yaml" --scale n --weights rule --imgsz 64)
+count=0 bad=0 skipped=0
+
+fail() { bad=$((bad + 1)); echo "FAIL $*"; sed 's/^/    /' stderr; }
+
+# ok PATTERN WORDS...: `yoloc WORDS` ends with 0 and no error, and PATTERN is in its output.
+ok() {
+    local pattern=$1
+    shift
+    count=$((count + 1))
+    "$yoloc" "$@" >stdout 2>stderr </dev/null && ! grep -q 'error: ' stderr || { fail "$*"; return; }
+    grep -q -E -- "$pattern" stdout || fail "$*: no '$pattern' in the output"
+}
+
+# no PATTERN WORDS...: ends with 2 and one line of error that matches, and leaves no file.
+no() {
+    local pattern=$1
+    shift
+    count=$((count + 1))
+    "$yoloc" "$@" >stdout 2>stderr </dev/null
+    [ $? -eq 2 ] || { fail "$*: exit code"; return; }
+    [ "$(wc -l <stderr)" -eq 1 ] && grep -q -E -- "error: .*$pattern" stderr || fail "$*: does not say '$pattern'"
+    [ ! -s stdout ] && [ -z "$(ls -A out)" ] || fail "$*: left output"
+}
+
+# The summary on stdout, a Python expression over j.
+json() {
+    python3 -c "import json, sys; j = json.load(sys.stdin); sys.exit(0 if ($1) else 1)" <stdout || fail "not true of the JSON: $1"
+}
+
+# --- options ---
+for mode in x Fast; do no 'expected off, fast or full' compile "${tiny[@]}" --tune "$mode" -o out/m; done
+for time in 0 -1s x 5d 1e9 nan inf '3 s'; do no '--tune-budget.*expected a time' compile "${tiny[@]}" --tune fast --tune-budget "$time" -o out/m; done
+for option in '--tune-budget 3s' '--tune-threads 1' --tune-report; do
+    # shellcheck disable=SC2086
+    no 'only with --tune' compile "${tiny[@]}" $option -o out/m
+done
+no '--cache-dir has no meaning with --no-cache' compile "${tiny[@]}" --no-cache --cache-dir x -o out/m
+no 'nothing to be done' tune "${tiny[@]}" --tune off
+no '--strip has no meaning' tune "${tiny[@]}" --strip
+no 'no-cache' tune "${tiny[@]}" --no-cache
+no 'tune-threads' tune "${tiny[@]}" --tune-threads 0
+[ ! -e cache ] || fail "a refused command line made the cache folder"
+
+# --- tuned once, known after that ---
+ok '' tune "${tiny[@]}" --tune-budget 100s --json
+json 'j["version"] == 1 and j["known"] == 0 and j["left"] == 0 and 2 < j["measured"] <= j["kernels"] and j["seconds"] > 0'
+json '(j["before_ms"] is None) == (j["after_ms"] is None) and (j["before_ms"] is None or j["after_ms"] <= j["before_ms"])'
+[ ! -e tiny.yoloc ] || fail "tune without -o writes a module"
+ok '' tune "${tiny[@]}" --tune-budget 100 --json
+json 'j["known"] > 2 and j["measured"] == 0'
+ok '[1-9][0-9]* known, 0 measured' tune "${tiny[@]}" -o tuned.yoloc
+ok 'compiled in' compile "${tiny[@]}" --tune fast -o fast.yoloc
+cmp -s tuned.yoloc fast.yoloc || fail "what tune writes and compile --tune makes of the same records differ"
+ok '[1-9][0-9]* known, 0 measured' tune tuned.yoloc
+no 'is a module' tune tuned.yoloc --weights rule
+
+# --- the same bytes, however they come ---
+ok 'compiled in' compile "${tiny[@]}" --no-cache -o a.yoloc
+ok 'compiled in' compile "${tiny[@]}" -o b.yoloc
+ok 'compiled in' compile "${tiny[@]}" -o c.yoloc
+cmp -s a.yoloc b.yoloc && cmp -s b.yoloc c.yoloc || fail "a compile from the cache gives another module"
+rm -rf cache
+ok 'compiled in' compile "${tiny[@]}" --tune fast --tune-budget 500ms --no-cache -o d.yoloc
+ok 'compiled in' compile "${tiny[@]}" --tune fast --cache-dir "$work/elsewhere" -o d.yoloc
+[ ! -e cache ] && [ -e elsewhere/tuning.sqlite ] || fail "--no-cache or --cache-dir uses another folder"
+
+# --- folders that can't be used: one warning, the same module ---
+broken() {
+    local what=$1
+    shift
+    rm -f e.yoloc
+    ok 'compiled in' compile "${tiny[@]}" "$@" -o e.yoloc
+    [ "$(grep -c '050\]' stderr)" -eq 1 ] || fail "$what: not one warning"
+    cmp -s a.yoloc e.yoloc || fail "$what: another module"
+    ok '' compile "${tiny[@]}" --tune fast --tune-budget 100s "$@" -o f.yoloc
+}
+: >file
+mkdir -m 0777 open && chmod 0777 open && ln -s elsewhere link
+broken "a file" --cache-dir file
+broken "a folder that is not there" --cache-dir absent/absent/absent
+broken "open to others" --cache-dir open
+broken "a link" --cache-dir link
+count=$((count + 1))
+env -u YOLOC_CACHE_DIR -u HOME -u XDG_CACHE_HOME "$yoloc" compile "${tiny[@]}" -o e.yoloc >stdout 2>stderr || fail "no HOME"
+grep -q '050' stderr && cmp -s a.yoloc e.yoloc || fail "no HOME: no warning, or another module"
+mkdir small
+if mount -t tmpfs -o size=16k,mode=700 none small 2>/dev/null; then
+    broken "a full disk" --cache-dir small
+    umount small
+    mount -t tmpfs -o ro,mode=700 none small
+    broken "a read-only disk" --cache-dir small
+    umount small
+else
+    skipped=$((skipped + 1))
+fi
+
+# --- interrupted: exit code 130, nothing left half-way, and the next run goes on ---
+for after in 0.3 1.5; do
+    rm -rf cache
+    count=$((count + 1))
+    timeout --preserve-status -s INT $after "$yoloc" tune "${larger[@]}" -o g.yoloc >stdout 2>stderr </dev/null
+    [ $? -eq 130 ] || fail "interrupted after $after s: exit code"
+    [ ! -e g.yoloc ] && [ -z "$(find . -name '*.tmp*')" ] || fail "interrupted after $after s: something is left"
+done
+ok '"left":0' tune "${tiny[@]}" --tune-budget 100s --json
+ok 'records +[1-9]' cache stats
+
+echo "$count command lines, $bad wrong, $skipped skipped"
+[ $bad -eq 0 ]
