@@ -335,13 +335,15 @@ struct yir_func *call_resize(struct call *k, struct yir_func *front, struct cg_m
     }
     for (uint32_t i = 0; i < front->ninput; i++) {
         struct yir_tdesc d = *yir_tdesc(front->types, front->input[i].type);
-        if (d.rank != 4) {
-            yir_diag(k->diags, (struct yir_loc){0}, E_IR_VERIFY, "the input %s is no picture", front->input[i].name);
+        if (!d.rank) {
+            yir_diag(k->diags, (struct yir_loc){0}, E_IR_VERIFY, "the input %s has no batch", front->input[i].name);
             return NULL;
         }
         d.dim[0] = meta->max_batch;
-        d.dim[2] = meta->height;
-        d.dim[3] = meta->width;
+        if (d.rank == 4) { /* a picture; what stands beside it has no size */
+            d.dim[2] = meta->height;
+            d.dim[3] = meta->width;
+        }
         ty[i] = yir_type_of(front->types, &d);
     }
     return yir_retype(front, ty);
