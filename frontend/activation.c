@@ -93,16 +93,18 @@ int fe_act_node(struct yir_diags *d, struct yir_loc loc, const char *path, const
                 struct fe_act *out)
 {
     const struct row *r = find_row(n->class_name, strlen(n->class_name));
-    if (!r)
+    if (FE_BREAKS(ACTIVATION_CLASS, !r))
         return yir_diag(d, loc, E_ACTIVATION,
                         "%s.%s: the weights hold an activation of class %s, which is not known", path,
                         n->name, n->class_path);
     const struct fe_value *approximate = fe_node_attr(n, "approximate");
-    if (approximate && approximate->kind == FE_STR && strcmp(approximate->s, "none") != 0)
+    if (FE_BREAKS(ACTIVATION_FORMULA, approximate && approximate->kind == FE_STR && strcmp(approximate->s, "none") != 0))
         return yir_diag(d, loc, E_ACTIVATION, "%s.%s: GELU by the %s formula is not supported", path, n->name,
                         approximate->s);
     double value = r->value;
     if (r->parameter) fe_as_float(fe_node_attr(n, r->parameter), &value);
+    if (FE_BREAKS(ACTIVATION_SLOPE, !isfinite((float)value)))
+        return yir_diag(d, loc, E_ACTIVATION, "%s.%s: %s of %g in the weights", path, n->name, r->parameter, value);
     *out = (struct fe_act){r->op, (float)value};
     return 0;
 }

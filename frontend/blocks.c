@@ -26,7 +26,7 @@ static int64_t gcd(int64_t a, int64_t b)
 static int check_groups(struct fe_lower *l, int64_t c1, int64_t c2, int64_t g)
 {
     const struct fe_value *mode = fe_node_attr(l->at->node, "padding_mode");
-    if (mode && mode->kind == FE_STR && strcmp(mode->s, "zeros") != 0)
+    if (FE_BREAKS(CONV_PADDING, mode && mode->kind == FE_STR && strcmp(mode->s, "zeros") != 0))
         return fe_fail(l, E_UNSUPPORTED, "%s: the padding mode %s is not supported", l->at->path, mode->s);
     if (FE_HOLDS(CONV_GROUPS, g > 0 && c1 % g == 0 && c2 % g == 0)) return 0;
     return fe_fail(l, E_ARGS, "%s: %lld channels in and %lld out do not divide into %lld groups", l->at->path,
@@ -170,7 +170,7 @@ yir_ref fe_deconv2d(struct fe_lower *l, yir_ref x, const struct fe_deconv *c, bo
 {
     if (yir_kind(x) == YIR_NIL) return YIR_NONE;
     int64_t c1 = fe_channels(l, x), g = fe_int(l, "groups", 0, c->g);
-    if (g < 1 || c->c2 % g)
+    if (FE_BREAKS(DECONV_GROUPS, g < 1 || c->c2 % g))
         return fe_fail(l, E_ARGS, "%s: %lld channels do not divide into %lld groups", l->at->path, (long long)c->c2,
                        (long long)g),
                YIR_NONE;
@@ -182,7 +182,7 @@ yir_ref fe_deconv2d(struct fe_lower *l, yir_ref x, const struct fe_deconv *c, bo
         a.stride[i] = (int32_t)fe_int(l, "stride", i, c->s[i]);
         a.pad[i] = (int32_t)fe_int(l, "padding", i, c->p[i]);
         a.grow[i] = (int32_t)fe_int(l, "output_padding", i, c->grow[i]);
-        if (fe_int(l, "dilation", i, 1) != 1)
+        if (FE_BREAKS(DECONV_DILATION, fe_int(l, "dilation", i, 1) != 1))
             return fe_fail(l, E_UNSUPPORTED, "%s: a transposed convolution with dilation is not supported", l->at->path),
                    YIR_NONE;
     }
@@ -268,7 +268,7 @@ yir_ref fe_softmax(struct fe_lower *l, yir_ref x, int axis)
 yir_ref fe_multihead(struct fe_lower *l, const char *child, yir_ref q, yir_ref k, yir_ref v, int64_t heads)
 {
     int64_t c = fe_channels(l, q);
-    if (heads < 1 || c % heads)
+    if (FE_BREAKS(MULTIHEAD, heads < 1 || c % heads))
         return fe_fail(l, E_ARGS, "%s: %lld channels do not divide into %lld heads", l->at->path, (long long)c,
                        (long long)heads),
                YIR_NONE;

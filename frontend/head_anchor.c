@@ -210,7 +210,7 @@ yir_ref fe_low_anchor_detect(struct fe_lower *l, const struct fe_site *s)
 yir_ref fe_low_anchor_segment(struct fe_lower *l, const struct fe_site *s)
 {
     int64_t nm = fe_int(l, "nm", 0, fe_arg_int(s, "nm"));
-    if (nm < 1 || nm > 4096) return fe_fail(l, E_ARGS, "Segment: nm must be 1 to 4096"), YIR_NONE;
+    if (FE_BREAKS(ANCHORS_MASKS, nm < 1 || nm > 4096)) return fe_fail(l, E_ARGS, "Segment: nm must be 1 to 4096"), YIR_NONE;
     l->head.task = "segment";
     return lower(l, s, nm, fe_arg_int(s, "npr"));
 }

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
+
 enum extra { EXTRA_NONE, EXTRA_MASK, EXTRA_POINTS, EXTRA_ANGLE };
 
 struct detect {
@@ -348,7 +350,7 @@ static int settle_sets(struct detect *d, bool end2end)
     struct fe_lower *l = d->l;
     d->one = fe_has(l, "one2one_cv2.0.2.weight", end2end || description_is_end2end(l));
     d->many = fe_has(l, "cv2.0.2.weight", true) || !d->one;
-    if (l->one2one && !d->one)
+    if (FE_BREAKS(HEAD_SETS, l->one2one && !d->one))
         return fe_fail(l, E_USAGE, "%s: one2one is asked for, but this network has no such branches", d->s->module->name);
     l->head.one2one = d->one && (l->one2one || !d->many);
     return 0;
@@ -370,7 +372,7 @@ static int begin(struct detect *d)
     struct fe_lower *l = d->l;
     if (fe_head_begin(l, d->s, FE_HEAD_FREE)) return -1;
     d->r = settle_reg_max(l);
-    if (d->r < 1 || d->r > 1024) return fe_fail(l, E_ARGS, "%s: reg_max must be 1 to 1024", d->s->module->name);
+    if (FE_BREAKS(HEAD_REG_MAX, d->r < 1 || d->r > 1024)) return fe_fail(l, E_ARGS, "%s: reg_max must be 1 to 1024", d->s->module->name);
     d->box_width = larger(larger(16, d->s->c1 / 4), 4 * d->r);
     d->cls_width = larger(d->s->c1, l->nc < 100 ? l->nc : 100);
     l->head.reg_max = (int)d->r;
@@ -434,7 +436,7 @@ static int take_mask_args(struct detect *d)
 {
     d->extra = EXTRA_MASK;
     d->nextra = fe_int(d->l, "nm", 0, fe_arg_int(d->s, "nm"));
-    if (d->nextra < 1 || d->nextra > 4096) return fe_fail(d->l, E_ARGS, "%s: nm must be 1 to 4096", d->s->module->name);
+    if (FE_BREAKS(HEAD_MASKS, d->nextra < 1 || d->nextra > 4096)) return fe_fail(d->l, E_ARGS, "%s: nm must be 1 to 4096", d->s->module->name);
     d->l->head.task = "segment";
     d->l->head.nm = (int)d->nextra;
     return 0;
@@ -460,10 +462,10 @@ static yir_ref lower_pose(struct fe_lower *l, const struct fe_site *s, bool newe
 {
     const struct fe_arg *shape = fe_arg(s, "kpt_shape");
     struct detect d = {.l = l, .s = s, .newer = newer, .extra = EXTRA_POINTS};
-    if (shape->nlist != 2) return fe_fail(l, E_ARGS, "%s: kpt_shape must be [points, numbers]", s->module->name), YIR_NONE;
+    if (FE_BREAKS(HEAD_POINTS, shape->nlist != 2)) return fe_fail(l, E_ARGS, "%s: kpt_shape must be [points, numbers]", s->module->name), YIR_NONE;
     int64_t n = fe_int(l, "kpt_shape", 0, shape->list[0]);
     d.dims = fe_int(l, "kpt_shape", 1, shape->list[1]);
-    if (n < 1 || n > 1024 || d.dims < 2 || d.dims > 3)
+    if (FE_BREAKS(HEAD_POINT_SIZES, n < 1 || n > 1024 || d.dims < 2 || d.dims > 3))
         return fe_fail(l, E_ARGS, "%s: kpt_shape must be 1 to 1024 points of 2 or 3 numbers", s->module->name), YIR_NONE;
     d.nextra = n * d.dims;
     l->head.task = "pose";
@@ -485,7 +487,7 @@ yir_ref fe_low_pose26(struct fe_lower *l, const struct fe_site *s)
 static yir_ref lower_obb(struct fe_lower *l, const struct fe_site *s, bool newer)
 {
     struct detect d = {.l = l, .s = s, .newer = newer, .extra = EXTRA_ANGLE, .nextra = fe_arg_int(s, "ne")};
-    if (d.nextra != 1) return fe_fail(l, E_UNSUPPORTED, "%s: only one angle a box is supported", s->module->name), YIR_NONE;
+    if (FE_BREAKS(HEAD_ANGLES, d.nextra != 1)) return fe_fail(l, E_UNSUPPORTED, "%s: only one angle a box is supported", s->module->name), YIR_NONE;
     l->head.task = "obb";
     return lower(&d, false, false, 0);
 }
@@ -504,7 +506,7 @@ static yir_ref lower_texts(struct fe_lower *l, const struct fe_site *s, bool ref
 {
     struct detect d = {.l = l, .s = s, .newer = newer, .text = true, .embed = fe_arg_int(s, "embed"),
                        .text_norm = fe_arg_int(s, "with_bn") != 0};
-    if (d.embed < 1 || d.embed > 65536) return fe_fail(l, E_ARGS, "%s: embed must be 1 to 65536", s->module->name), YIR_NONE;
+    if (FE_BREAKS(HEAD_EMBED, d.embed < 1 || d.embed > 65536)) return fe_fail(l, E_ARGS, "%s: embed must be 1 to 65536", s->module->name), YIR_NONE;
     if (masks && take_mask_args(&d)) return YIR_NONE;
     return lower(&d, false, refined, masks ? fe_arg_int(s, "npr") : 0);
 }

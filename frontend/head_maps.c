@@ -1,6 +1,8 @@
 /* Heads without boxes: classes of the picture, maps of classes and of depth; and the prototypes of masks. */
 #include "heads.h"
 
+#include "check.h"
+
 /* --- prototypes ----------------------------------------------------------------------------------------------- */
 
 static yir_ref twice(struct fe_lower *l, const char *child, yir_ref x)
@@ -109,7 +111,7 @@ yir_ref fe_low_depth(struct fe_lower *l, const struct fe_site *s)
     int64_t c = fe_arg_int(s, "c_mid"), one = 1;
     yir_ref level[FE_MAX_LEVELS], src[3];
     if (fe_head_begin(l, s, FE_HEAD_NONE)) return YIR_NONE;
-    if (c < 4 || c > 65536) return fe_fail(l, E_ARGS, "Depth: the width must be 4 to 65536"), YIR_NONE;
+    if (FE_BREAKS(DEPTH_WIDTH, c < 4 || c > 65536)) return fe_fail(l, E_ARGS, "Depth: the width must be 4 to 65536"), YIR_NONE;
     l->head.task = "depth";
     src[1] = fe_weight_implied(l, "cal_a", &one, 1, 1);
     src[2] = fe_weight_implied(l, "cal_b", &one, 1, 0);

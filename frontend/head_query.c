@@ -4,6 +4,8 @@
  */
 #include "heads.h"
 
+#include "check.h"
+
 enum { WIDTH = 256, QUERIES = 300, POINTS = 4, HEADS = 8, LAYERS = 6, FFN = 1024 };
 
 struct queries {
@@ -171,7 +173,7 @@ yir_ref fe_low_rtdetr(struct fe_lower *l, const struct fe_site *s)
     struct queries q = {.l = l, .s = s};
     yir_ref x, ref;
     if (fe_head_begin(l, s, FE_HEAD_FREE)) return YIR_NONE;
-    if (s->nin > 4) return fe_fail(l, E_ARGS, "RTDETRDecoder: %d levels; 4 are the most", s->nin), YIR_NONE;
+    if (FE_BREAKS(QUERY_LEVELS, s->nin > 4)) return fe_fail(l, E_ARGS, "RTDETRDecoder: %d levels; 4 are the most", s->nin), YIR_NONE;
     project_inputs(&q);
     declare_order(&q);
     choose(&q, &x, &ref);

@@ -1,5 +1,6 @@
 #include "lower.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -174,7 +175,7 @@ int64_t fe_int(struct fe_lower *l, const char *key, int at, int64_t implied)
     int64_t i;
     if (v && v->kind == FE_BOOL) return v->i;
     if (!fe_as_int(v, &i)) return implied;
-    if (i >= 0 && i <= MAX_ATTR) return i;
+    if (FE_HOLDS(ATTR_RANGE, i >= 0 && i <= MAX_ATTR)) return i;
     fe_fail(l, E_WEIGHT, "%s: the pickled attribute %s is %lld, which no network has", l->at->path, key,
             (long long)i);
     return implied;
@@ -184,7 +185,10 @@ double fe_float(struct fe_lower *l, const char *key, double implied)
 {
     const struct fe_value *v = attribute(l, key, 0);
     double f;
-    return fe_as_float(v, &f) ? f : implied;
+    if (!fe_as_float(v, &f)) return implied;
+    if (FE_HOLDS(ATTR_FINITE, isfinite((float)f))) return f;
+    fe_fail(l, E_WEIGHT, "%s: the pickled attribute %s is %g, which no network has", l->at->path, key, f);
+    return implied;
 }
 
 /* --- weights

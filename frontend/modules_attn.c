@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
+
 /* Channels at .. at + count of each head's share, side by side. */
 static yir_ref head_parts(struct fe_lower *l, yir_ref x, int64_t heads, int64_t at, int64_t count)
 {
@@ -39,7 +41,7 @@ static yir_ref attend(struct fe_lower *l, yir_ref x, const struct attention *t)
 static int check_heads(struct fe_lower *l, int64_t c, int64_t heads)
 {
     int most = yir_opinfo(YIR_concat)->hi;
-    if (heads >= 1 && heads <= most && c % heads == 0 && c / heads >= 2) return 0;
+    if (FE_HOLDS(PSA_HEADS, heads >= 1 && heads <= most && c % heads == 0 && c / heads >= 2)) return 0;
     return fe_fail(l, E_ARGS, "%s: %lld channels do not divide into %lld heads (at most %d)", l->at->path, (long long)c,
                    (long long)heads, most);
 }
@@ -81,7 +83,7 @@ static yir_ref two_halves(struct fe_lower *l, const struct fe_site *s, int64_t n
 
 static bool same_channels(struct fe_lower *l, const struct fe_site *s)
 {
-    if (s->c1 == fe_arg_int(s, "c2")) return true;
+    if (FE_HOLDS(PSA_CHANNELS, s->c1 == fe_arg_int(s, "c2"))) return true;
     fe_fail(l, E_ARGS, "%s gives as many channels as it takes, %lld, not %lld", s->module->name, (long long)s->c1,
             (long long)fe_arg_int(s, "c2"));
     return false;
@@ -165,7 +167,7 @@ yir_ref fe_low_a2c2f(struct fe_lower *l, const struct fe_site *s)
     b.ratio = fe_arg(s, "mlp_ratio")->given || !large ? fe_arg(s, "mlp_ratio")->f : 1.2;
     b.area = area->nlist == 1 ? area->list[0] : 1;
     l->legacy = false;
-    if (a2 && h % 32)
+    if (FE_BREAKS(A2C2F_WIDTH, a2 && h % 32))
         return fe_fail(l, E_ARGS, "A2C2f: %lld channels inside are no multiple of 32", (long long)h), YIR_NONE;
     fe_order(l, "cv1,cv2,m");
     residual = a2 && fe_has(l, "gamma", residual);
@@ -225,7 +227,7 @@ yir_ref fe_low_aifi(struct fe_lower *l, const struct fe_site *s)
 {
     yir_ref x = s->in[0];
     int64_t c = s->c1;
-    if (c % 4) return fe_fail(l, E_ARGS, "AIFI: %lld channels are not four equal parts", (long long)c), YIR_NONE;
+    if (FE_BREAKS(AIFI_WIDTH, c % 4)) return fe_fail(l, E_ARGS, "AIFI: %lld channels are not four equal parts", (long long)c), YIR_NONE;
     yir_ref placed = fe_op(l, YIR_posenc, (yir_ref[]){x, frequencies(l, c / 4)}, 2, NULL);
     yir_ref y = fe_multihead(l, "ma", placed, placed, x, fe_arg_int(s, "heads"));
     fe_order(l, "fc1,fc2,norm1,norm2");
@@ -265,7 +267,7 @@ yir_ref fe_low_c2fattn(struct fe_lower *l, const struct fe_site *s)
     double cap = rint(fmin((double)fe_arg_int(s, "nh"), l->max_channels / 2 / 32));
     int64_t heads = (int64_t)fmax(cap * l->width, 1);
     struct fe_inner b = {.k = {3, 3}, .e = 1, .shortcut = fe_arg_int(s, "shortcut") != 0, .g = fe_arg_int(s, "g")};
-    if (h % heads)
+    if (FE_BREAKS(C2FATTN_HEADS, h % heads))
         return fe_fail(l, E_ARGS, "C2fAttn: %lld channels do not divide into %lld heads", (long long)h, (long long)heads),
                YIR_NONE;
     yir_ref *y = yir_alloc_n(l->arena, (size_t)s->n + 3, sizeof *y);
@@ -296,7 +298,7 @@ yir_ref fe_low_imagepool(struct fe_lower *l, const struct fe_site *s)
     enum { BINS = 3, HEADS = 8 };
     int64_t ec = fe_arg_int(s, "ec");
     yir_ref text = fe_text(l, 512), *part = yir_alloc_n(l->arena, (size_t)s->nin, sizeof *part);
-    if (ec % HEADS) return fe_fail(l, E_ARGS, "ImagePoolingAttn: %lld is no multiple of 8", (long long)ec), YIR_NONE;
+    if (FE_BREAKS(IMAGEPOOL_WIDTH, ec % HEADS)) return fe_fail(l, E_ARGS, "ImagePoolingAttn: %lld is no multiple of 8", (long long)ec), YIR_NONE;
     fe_order(l, "query,key,value,proj");
     for (int i = 0; i < s->nin; i++) {
         struct fe_conv c = fe_conv_of(l, ec, 1, 1);

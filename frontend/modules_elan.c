@@ -1,6 +1,8 @@
 /* Modules with several kernels side by side that training merges, and those built from them (YOLOv9, v10, RT-DETR). */
 #include "blocks.h"
 
+#include "check.h"
+
 /* act(3x3 + 1x1), and the map itself normalised where the weights have that; after training one 3x3 with bias. */
 static yir_ref rep_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t g, struct fe_act act)
 {
@@ -147,12 +149,12 @@ yir_ref fe_low_cblinear(struct fe_lower *l, const struct fe_site *s)
     const struct fe_arg *w = fe_arg(s, "c2s");
     int64_t total = 0, at = 0, most = (int64_t)yir_limits_of(l->diags)->max_channels;
     for (size_t i = 0; i < w->nlist; i++) {
-        if (w->list[i] < 1 || w->list[i] > most || total > most)
+        if (FE_BREAKS(CBLINEAR_WIDTHS, w->list[i] < 1 || w->list[i] > most || total > most))
             return fe_fail(l, E_ARGS, "CBLinear: the widths must be 1 to %lld", (long long)most), YIR_NONE;
         total += w->list[i];
     }
     struct fe_conv c = fe_conv_of(l, total, fe_arg_int(s, "k"), fe_arg_int(s, "s"));
-    if (!w->nlist) return fe_fail(l, E_ARGS, "CBLinear needs a list of widths"), YIR_NONE;
+    if (FE_BREAKS(CBLINEAR_LIST, !w->nlist)) return fe_fail(l, E_ARGS, "CBLinear needs a list of widths"), YIR_NONE;
     fe_child(l, "conv");
     yir_ref x = fe_conv2d(l, s->in[0], &c, true);
     fe_leave(l);
@@ -167,13 +169,13 @@ yir_ref fe_low_cblinear(struct fe_lower *l, const struct fe_site *s)
 yir_ref fe_low_cbfuse(struct fe_lower *l, const struct fe_site *s)
 {
     const struct fe_arg *idx = fe_arg(s, "idx");
-    if (idx->nlist != (size_t)s->nin - 1)
+    if (FE_BREAKS(CBFUSE_COUNT, idx->nlist != (size_t)s->nin - 1))
         return fe_fail(l, E_ARGS, "CBFuse: %zu indexes for %d inputs before the last", idx->nlist, s->nin - 1), YIR_NONE;
     yir_ref like = s->in[s->nin - 1], sum = YIR_NONE;
     for (int i = 0; i < s->nin - 1; i++) {
         const struct fe_parts *p = fe_parts_of(l, s->in[i]);
-        if (!p) return fe_fail(l, E_ARGS, "CBFuse: input %d is no CBLinear", i), YIR_NONE;
-        if (idx->list[i] < 0 || idx->list[i] >= p->n)
+        if (FE_BREAKS(CBFUSE_PARTS, !p)) return fe_fail(l, E_ARGS, "CBFuse: input %d is no CBLinear", i), YIR_NONE;
+        if (FE_BREAKS(CBFUSE_INDEX, idx->list[i] < 0 || idx->list[i] >= p->n))
             return fe_fail(l, E_ARGS, "CBFuse: input %d has no part %lld", i, (long long)idx->list[i]), YIR_NONE;
         yir_ref x = fe_op(l, YIR_nearest, (yir_ref[]){p->part[idx->list[i]], like}, 2, NULL);
         sum = i ? fe_add(l, sum, x) : x;

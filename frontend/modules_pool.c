@@ -60,7 +60,7 @@ yir_ref fe_low_maxpool(struct fe_lower *l, const struct fe_site *s)
         a.stride[i] = (int32_t)fe_int(l, "stride", i, step->none ? k->i[i] : step->i[i]);
         a.pad[i] = a.pad[i + 2] = (int32_t)fe_int(l, "padding", i, p->i[i]);
     }
-    if (fe_int(l, "ceil_mode", 0, 0))
+    if (FE_BREAKS(POOL_CEIL, fe_int(l, "ceil_mode", 0, 0)))
         return fe_fail(l, E_UNSUPPORTED, "%s: ceil_mode is not supported", l->at->path), YIR_NONE;
     return fe_op(l, YIR_maxpool, &s->in[0], 1, &a);
 }
@@ -85,9 +85,9 @@ yir_ref fe_low_upsample(struct fe_lower *l, const struct fe_site *s)
     const char *text = pickled && pickled->kind == FE_STR   ? pickled->s
                        : mode->v && mode->v->kind == FE_STR ? mode->v->s
                                                             : "nearest";
-    if (!size->none)
+    if (FE_BREAKS(UPSAMPLE_SIZE, !size->none))
         return fe_fail(l, E_UNSUPPORTED, "Upsample: a fixed size is not supported, only a factor"), YIR_NONE;
-    if (strcmp(text, "nearest") != 0)
+    if (FE_BREAKS(UPSAMPLE_MODE, strcmp(text, "nearest") != 0))
         return fe_fail(l, E_UNSUPPORTED, "Upsample: the mode %s is not supported, only nearest", text),
                YIR_NONE;
     double factor = fe_float(l, "scale_factor", (double)fe_arg_int(s, "scale_factor"));
@@ -102,7 +102,7 @@ yir_ref fe_low_upsample(struct fe_lower *l, const struct fe_site *s)
 yir_ref fe_low_concat(struct fe_lower *l, const struct fe_site *s)
 {
     int64_t axis = fe_int(l, "d", 0, fe_arg_int(s, "dimension"));
-    if (axis != 1)
+    if (FE_BREAKS(CONCAT_AXIS, axis != 1))
         return fe_fail(l, E_UNSUPPORTED, "Concat: only channels (dimension 1) are joined, not dimension %lld",
                        (long long)axis),
                YIR_NONE;

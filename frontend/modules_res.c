@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "check.h"
+
 static const struct fe_act relu = {YIR_relu, 0};
 
 static struct fe_conv relu_conv(struct fe_lower *l, int64_t c2, int64_t k, int64_t s)
@@ -28,7 +30,7 @@ yir_ref fe_low_resnetlayer(struct fe_lower *l, const struct fe_site *s)
 {
     int64_t c1 = fe_arg_int(s, "c1"), c = fe_arg_int(s, "c2"), n = fe_arg_int(s, "n");
     yir_ref x = s->in[0];
-    if (c1 != s->c1)
+    if (FE_BREAKS(RESNET_INPUT, c1 != s->c1))
         return fe_fail(l, E_ARGS, "ResNetLayer: c1 is %lld, the input has %lld channels", (long long)c1, (long long)s->c1),
                YIR_NONE;
     if (fe_arg_int(s, "first")) {
@@ -36,7 +38,7 @@ yir_ref fe_low_resnetlayer(struct fe_lower *l, const struct fe_site *s)
         stem.p[0] = stem.p[1] = 3;
         return fe_maxpool(l, fe_conv(l, "layer.0", x, stem), 3, 2, 1);
     }
-    if (n < 1 || (uint64_t)n > yir_limits_of(l->diags)->max_repeats)
+    if (FE_BREAKS(RESNET_REPEATS, n < 1 || (uint64_t)n > yir_limits_of(l->diags)->max_repeats))
         return fe_fail(l, E_ARGS, "ResNetLayer: n must be 1 to %llu", (unsigned long long)yir_limits_of(l->diags)->max_repeats),
                YIR_NONE;
     for (int64_t i = 0; i < n && yir_kind(x) != YIR_NIL; i++) {
@@ -70,8 +72,8 @@ static yir_ref basic_block(struct fe_lower *l, yir_ref x, int64_t c, int64_t s)
 yir_ref fe_low_torchvision(struct fe_lower *l, const struct fe_site *s)
 {
     const struct fe_value *model = fe_arg(s, "model")->v;
-    if (!model || model->kind != FE_STR || strcmp(model->s, "resnet18") != 0 || fe_arg_int(s, "truncate") != 2 ||
-        !fe_arg_int(s, "unwrap") || fe_arg_int(s, "split"))
+    if (FE_BREAKS(RESNET_KIND, !model || model->kind != FE_STR || strcmp(model->s, "resnet18") != 0 ||
+                                   fe_arg_int(s, "truncate") != 2 || !fe_arg_int(s, "unwrap") || fe_arg_int(s, "split")))
         return fe_fail(l, E_UNSUPPORTED, "TorchVision: only resnet18 without its last two layers is supported"), YIR_NONE;
     yir_ref x = fe_unary(l, YIR_relu, named_conv(l, "m.0", "m.1", s->in[0], 64, 7, 2));
     x = fe_maxpool(l, x, 3, 2, 1);

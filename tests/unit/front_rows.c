@@ -213,6 +213,51 @@ Test(front_rows, arguments)
            E_ARGS, "gain");
 }
 
+/* Rules of single modules and heads. */
+Test(front_rows, modules)
+{
+    static const struct bad rows[] = {
+        {"[-1, 1, nn.ConvTranspose2d, [16, 2, 2, 0, 0, 3]]", E_ARGS, "16 channels do not divide into 3 groups"},
+        {"[-1, 1, nn.ConvTranspose2d, [16, 2, 2, 0, 0, 0]]", E_ARGS, "do not divide into 0 groups"},
+        {"[-1, 1, AIFI, [64, 3]]", E_ARGS, "do not divide into 3 heads"},
+        {"[-1, 1, AIFI, [64, 0]]", E_ARGS, "do not divide into 0 heads"},
+        {"[-1, 1, HGStem, [8, 18]]\n  - [-1, 1, AIFI, [64, 1]]", E_ARGS, "18 channels are not four equal parts"},
+        {"[-1, 1, C2PSA, [32]]", E_ARGS, "gives as many channels as it takes, 16, not 32"},
+        {"[-1, 1, Conv, [400]]\n  - [-1, 1, PSA, [400]]", E_ARGS, "200 channels do not divide into 3 heads"},
+        {"[-1, 1, A2C2f, [24, True]]", E_ARGS, "no multiple of 32"},
+        {"[-1, 1, C2fAttn, [16, 128, 3]]", E_ARGS, "do not divide into 3 heads"},
+        {"[-1, 1, ImagePoolingAttn, [12]]", E_ARGS, "12 is no multiple of 8"},
+        {"[-1, 1, CBLinear, [[8, 0]]]", E_ARGS, "the widths must be 1 to"},
+        {"[-1, 1, CBLinear, [[65536, 65536]]]", E_LIMIT, ""},
+        {"[-1, 1, CBLinear, [[]]]", E_ARGS, "needs a list of widths"},
+        {"[[0, -1], 1, CBFuse, [[0, 0]]]", E_ARGS, "2 indexes for 1 inputs"},
+        {"[[0, -1], 1, CBFuse, [[0]]]", E_ARGS, "input 0 is no CBLinear"},
+        {"[-1, 1, CBLinear, [[8, 8]]]\n  - [[1, 0], 1, CBFuse, [[2]]]", E_ARGS, "input 0 has no part 2"},
+        {"[-1, 1, ResNetLayer, [32, 64]]", E_ARGS, "c1 is 32, the input has 16"},
+        {"[-1, 1, ResNetLayer, [16, 64, 1, False, 0]]", E_ARGS, "n must be 1 to"},
+        {"[-1, 1, ResNetLayer, [16, 64, 1, False, 1001]]", E_ARGS, "n must be 1 to"},
+        {"[-1, 1, TorchVision, [512, resnet50]]", E_UNSUPPORTED, "only resnet18"},
+    };
+    static const struct bad heads[] = {
+        {"[-1, 1, Segment, [nc, 0]]", E_ARGS, "nm must be 1 to 4096"},
+        {"[-1, 1, Pose, [nc, [17]]]", E_ARGS, "kpt_shape must be [points, numbers]"},
+        {"[-1, 1, Pose, [nc, [0, 3]]]", E_ARGS, "1 to 1024 points"},
+        {"[-1, 1, Pose, [nc, [17, 4]]]", E_ARGS, "of 2 or 3 numbers"},
+        {"[-1, 1, OBB, [nc, 2]]", E_UNSUPPORTED, "one angle a box"},
+        {"[-1, 1, WorldDetect, [nc, 0]]", E_ARGS, "embed must be"},
+        {"[-1, 1, Depth, [3]]", E_ARGS, "the width must be 4 to"},
+        {"[[0, 0, 0, 0, 0], 1, RTDETRDecoder, [nc]]", E_ARGS, "4 are the most"},
+    };
+    for (size_t i = 0; i < YIR_COUNT(rows); i++)
+        refuse(with_row(rows[i].text), rows[i].id, rows[i].part);
+    for (size_t i = 0; i < YIR_COUNT(heads); i++)
+        refuse(yir_format(a, "nc: 2\nbackbone:\n" FIRST "head:\n  - %s\n", heads[i].text), heads[i].id, heads[i].part);
+    refuse("nc: 2\nanchors:\n  - [1,2, 3,4]\nbackbone:\n" FIRST "head:\n  - [-1, 1, Segment, [nc, anchors, 0]]\n", E_ARGS,
+           "nm must be 1 to 4096");
+    opts.one2one = true;
+    refuse("nc: 2\nbackbone:\n" FIRST HEAD, E_USAGE, "one2one is asked for");
+}
+
 #define BODY "backbone:\n" FIRST HEAD
 
 /* Keys above a good backbone and head. */
