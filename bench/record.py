@@ -89,13 +89,23 @@ def load(path):
     return record
 
 
+def text_of(value, indent=""):
+    """JSON, an object or list that holds no others on one line."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    if not any(isinstance(v, (dict, list)) for v in inner):
+        return json.dumps(value, ensure_ascii=False)
+    keys = [json.dumps(k) + ": " for k in value] if isinstance(value, dict) else [""] * len(value)
+    rows = ",\n".join(f"{indent} {k}{text_of(v, indent + ' ')}" for k, v in zip(keys, inner))
+    left, right = "{}" if isinstance(value, dict) else "[]"
+    return f"{left}\n{rows}\n{indent}{right}"
+
+
 def save(path, record):
     faults = check(record)
     if faults:
         raise ValueError("; ".join(faults[:5]))
     with open(path, "w", encoding="utf-8") as f:
-        json.dump(record, f, indent=1, ensure_ascii=False)
-        f.write("\n")
+        f.write(text_of(record) + "\n")
 
 
 def table(name):

@@ -102,9 +102,9 @@ def document(rec, chart, source):
     parts = ["# CPU bench", "",
              f"Drawn by `bench/report.py` from `{source}`; `bench/cpu.sh` makes both anew.", "",
              f"{d['cpu']}, {d['cores']} cores, {rec['date'][:10]}, commit {rec['commit']}. {peers}.",
-             "f32, batch 1, network only,",
-             f"the same weights and outputs: exported from yoloc's IR, normalisation {folded};",
-             f"every output compared before. {conditions(rec).capitalize()}.", ""]
+             f"f32, batch 1, network only, the same weights and outputs: exported from yoloc's IR, normalisation {folded};",
+             "every output was compared before.",
+             f"{conditions(rec).capitalize()}.", ""]
     parts += [f"**Void**: {reason}." for reason in rec["void"]]
     parts += ["", f"![Median times]({chart})", "", "## Latency", "",
               "Milliseconds: median (least). The ratio is the peer's time by ours, of the better of ONNX Runtime and OpenVINO:",

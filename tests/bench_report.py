@@ -50,6 +50,9 @@ def check_schema(sample):
         return r["models"][0]["runs"][0]["runners"][0]["ms"]
 
     expect("faults of the sample", record.check(sample), [])
+    expect("the sample as text, read again", json.loads(record.text_of(sample)), sample)
+    expect("text", record.text_of({"a": [], "b": [{"c": 1}, {"d": [2]}]}),
+           '{\n "a": [],\n "b": [\n  {"c": 1},\n  {\n   "d": [2]\n  }\n ]\n}')
     broken("record: commit missing", lambda r: r.pop("commit"))
     broken("record: extra unknown", lambda r: r.update(extra=1) or None)
     broken("is no float", lambda r: ms(r).update(p50="1"))
