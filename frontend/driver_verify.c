@@ -64,7 +64,7 @@ static int bind_all(struct verify *v)
     int picture = yolort_io_find(v->module, "input_u8");
     for (size_t i = 0; i < yolort_io_count(v->module); i++) {
         const yolort_io *io = yolort_io_at(v->module, i);
-        if (!io->is_output && picture >= 0 && i != (size_t)picture) continue;
+        if (picture >= 0 && !strcmp(io->name, "images")) continue; /* the other form of the picture */
         v->io[i] = yir_alloc(v->k->arena, io->bytes_per_image);
         if (yolort_bind(v->context, i, v->io[i], io->bytes_per_image)) return runtime_failed(v, "bind", yolort_error(v->context));
         if (!io->is_output) fill_input(v, io, v->io[i]);

@@ -117,6 +117,18 @@ static int fill_numbers(struct bench *b)
     return 0;
 }
 
+/* Inputs beside the picture, as the embeddings of texts: zeros, which take as long as other numbers. */
+static int bind_beside(struct bench *b)
+{
+    for (size_t i = 0; i < yolort_io_count(b->module); i++) {
+        const yolort_io *io = yolort_io_at(b->module, i);
+        int picture = strcmp(io->name, "input_u8") == 0 || strcmp(io->name, "images") == 0;
+        if (!io->is_output && !picture && bind(b, i) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int fill_input(struct bench *b)
 {
     int at = yolort_io_find(b->module, "input_u8");
@@ -155,7 +167,7 @@ static int open_bench(struct bench *b)
     b->layers = calloc(b->nlayer + 1, sizeof *b->layers);
     if (!b->buffers || !b->layers)
         return cli_fail(b->e, CLI_MEMORY, "%s: out of memory", b->path);
-    return fill_input(b) == 0 ? bind_outputs(b) : -1;
+    return fill_input(b) == 0 && bind_beside(b) == 0 ? bind_outputs(b) : -1;
 }
 
 static void close_bench(struct bench *b)

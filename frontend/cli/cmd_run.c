@@ -101,10 +101,32 @@ static int bind_input(struct job *j, const yoloc_tensor *t, size_t at)
                              yolort_error(j->context), j->e);
 }
 
+enum { FORMS = 2 };
+static const char *const names[FORMS] = {"input_u8", "images"}; /* of the picture */
+
+/* Inputs that the network has beside the picture, for as many images. */
+static int bind_beside(struct job *j, const yoloc_tensors *in, const char *file)
+{
+    int batch = j->batch;
+    for (size_t i = 0; i < yolort_io_count(j->module); i++) {
+        const yolort_io *io = yolort_io_at(j->module, i);
+        if (io->is_output || strcmp(io->name, names[0]) == 0 || strcmp(io->name, names[1]) == 0)
+            continue;
+        const yoloc_tensor *t = find(in, io->name);
+        if (!t)
+            return cli_fail(j->e, CLI_TENSOR_IN, "%s: holds no %s, which the network wants beside the picture", file,
+                            io->name);
+        if (bind_input(j, t, i) != 0)
+            return -1;
+        if (j->batch != batch)
+            return cli_fail(j->e, CLI_TENSOR_IN, "%s: for %d images, the picture is %d", io->name, j->batch, batch);
+    }
+    return 0;
+}
+
 static int choose_input(struct job *j, const yoloc_tensors *in, const char *file)
 {
-    static const char *const names[] = {"input_u8", "images"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < FORMS; i++) {
         const yoloc_tensor *t = find(in, names[i]);
         int at = yolort_io_find(j->module, names[i]);
         if (t && at >= 0)
@@ -136,7 +158,7 @@ static int compute(struct job *j, const yoloc_tensors *in, const char *file)
     j->outputs = calloc(n ? n : 1, sizeof *j->outputs);
     if (!j->outputs)
         return cli_fail(j->e, CLI_MEMORY, "%s: out of memory", j->path);
-    if (choose_input(j, in, file) != 0)
+    if (choose_input(j, in, file) != 0 || bind_beside(j, in, file) != 0)
         return -1;
     for (size_t i = 0; i < n; i++) {
         if (yolort_io_at(j->module, i)->is_output && bind_output(j, i) != 0)
