@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -137,15 +138,28 @@ static enum found read_key(struct reading *r)
     return CG_HOLDS(ARTIFACT_KEY, same) ? HIT : OTHER;
 }
 
-/* The file is as large as it said, so memory for the payload is bounded by it. */
+/* Of a large payload the pages' first touch would take as long as reading it: huge pages where the system has them. */
+static void *payload_memory(size_t size)
+{
+    const size_t page = (size_t)2 << 20;
+    if (size < 4 * page) return malloc(size);
+    void *p = aligned_alloc(page, (size + page - 1) / page * page);
+    if (p) (void)madvise(p, size, MADV_HUGEPAGE);
+    return p;
+}
+
+/* The file is as large as it said, so memory for the payload is bounded by it. The digest is taken of what the cache still has. */
 static enum found read_payload(struct reading *r)
 {
+    enum { PART = 256 << 10 };
     uint8_t digest[16];
-    r->bytes = malloc((size_t)r->payload + 1);
-    if (!r->bytes) return MISS;
-    enum found f = read_whole(r->fd, r->bytes, (size_t)r->payload);
-    if (f != HIT) return f;
-    XXH3_128bits_update(&r->hash, r->bytes, (size_t)r->payload);
+    if (r->payload > SIZE_MAX / 2 || !(r->bytes = payload_memory((size_t)r->payload + 1))) return MISS;
+    for (size_t at = 0, n; at < r->payload; at += n) {
+        n = (size_t)r->payload - at < PART ? (size_t)r->payload - at : PART;
+        enum found f = read_whole(r->fd, (char *)r->bytes + at, n);
+        if (f != HIT) return f;
+        XXH3_128bits_update(&r->hash, (char *)r->bytes + at, n);
+    }
     end_digest(&r->hash, digest);
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
     return HIT;
@@ -185,17 +199,22 @@ static enum found find(struct cg_artifacts *c, const struct cg_entry_name *n, st
     return f;
 }
 
-const void *cg_artifact_get(struct cg_artifacts *c, struct yir_arena *a, const struct cg_artifact_key *k, size_t *size)
+void *cg_artifact_take(struct cg_artifacts *c, const struct cg_artifact_key *k, size_t *size)
 {
     struct cg_entry_name name;
     struct reading r = {.fd = -1, .key = k};
     if (!cg_artifacts_usable(c) || !key_fits(k)) return NULL;
-    void **slot = yir_arena_slot(a);
     name_entry(&name, k);
     if (find(c, &name, &r) != HIT) return NULL;
-    *slot = r.bytes;
     *size = (size_t)r.payload;
     return r.bytes;
+}
+
+const void *cg_artifact_get(struct cg_artifacts *c, struct yir_arena *a, const struct cg_artifact_key *k, size_t *size)
+{
+    if (!cg_artifacts_usable(c)) return NULL;
+    void **slot = yir_arena_slot(a);
+    return *slot = cg_artifact_take(c, k, size);
 }
 
 bool cg_artifact_kind(int folder, const char *file, char kind[16])

@@ -25,6 +25,9 @@ struct cg_artifact_key {
  * the same digest not returned. size 0 payloads give a pointer too. */
 const void *cg_artifact_get(struct cg_artifacts *c, struct yir_arena *a, const struct cg_artifact_key *k, size_t *size);
 
+/* The same in malloc's memory, which the caller frees. */
+void *cg_artifact_take(struct cg_artifacts *c, const struct cg_artifact_key *k, size_t *size);
+
 /* false: not kept, for want of room without removing entries of the last minute, or since writing failed. */
 bool cg_artifact_put(struct cg_artifacts *c, const struct cg_artifact_key *k, const void *payload, size_t size);
 

@@ -233,16 +233,15 @@ static struct cg_artifact_key module_key(struct call *k, const struct yir_str *t
 /* A module that was tuned more thoroughly than is asked for is as good. */
 static bool stored_module(struct call *k, struct caches *c, const struct yir_str *text, yoloc_result *out)
 {
-    size_t size;
-    const void *bytes = NULL;
-    for (int tune = k->o->tune ? 2 : 0; !bytes && tune >= k->o->tune; tune--) {
+    for (int tune = k->o->tune ? 2 : 0; tune >= k->o->tune; tune--) {
         struct cg_artifact_key key = module_key(k, text, tune);
-        bytes = cg_artifact_get(c->artifacts, k->arena, &key, &size);
+        void *bytes = cg_artifact_take(c->artifacts, &key, &out->size);
+        if (bytes) {
+            out->bytes = bytes;
+            return true;
+        }
     }
-    if (!bytes || !(out->bytes = malloc(size ? size : 1))) return false;
-    memcpy(out->bytes, bytes, size);
-    out->size = size;
-    return true;
+    return false;
 }
 
 /* What is tuned in part only is not kept: the next time the rest is measured. */
