@@ -97,14 +97,17 @@ int fe_outfile_open(struct fe_outfile *o, struct yir_diags *d, const char *path)
     return 0;
 }
 
+/* In parts, so that the disk is at work while the next one is copied; fsync then has less to wait for. */
 int fe_outfile_write(struct fe_outfile *o, struct yir_diags *d, const void *bytes, size_t n)
 {
+    enum { PART = 8 << 20 };
     const char *p = bytes;
     YIR_ASSERT(o->fd >= 0);
     while (n > 0) {
-        ssize_t k = write(o->fd, p, n);
+        ssize_t k = write(o->fd, p, n < PART ? n : PART);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) return fail(o, d, "cannot be written", errno);
+        (void)sync_file_range(o->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
         p += k;
         n -= (size_t)k;
         YIR_CRASH_POINT("file.written");
