@@ -421,7 +421,8 @@ yir_ref fe_weight_implied(struct fe_lower *l, const char *name, const int64_t *d
 
 yir_ref fe_text(struct fe_lower *l, int64_t width)
 {
-    if (yir_kind(l->text) != YIR_NIL) return l->text;
+    if (l->text_asked) return l->text;
+    l->text_asked = true;
     struct yir_tdesc d = {.dtype = YIR_F32, .layout = YIR_ROW, .rank = 3};
     d.dim[0] = yir_tdesc(l->func->types, l->func->input[0].type)->dim[0];
     d.dim[1] = l->nc;

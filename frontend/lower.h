@@ -65,6 +65,7 @@ struct fe_lower {
     bool both;         /* both sets are given out */
     const char *scale; /* its letter, or "" */
     yir_ref text;      /* embeddings of the classes as tokens [n,512,nc,1]; NIL before the first use */
+    bool text_asked;
     yir_ref text_now;  /* what modules see in its place; NIL: itself */
     struct fe_parts *parts;
     size_t nparts, cap_parts;

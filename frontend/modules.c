@@ -232,6 +232,13 @@ static int64_t scale_channels(struct fe_lower *l, int64_t c, struct yir_loc loc)
     return scaled < 8 ? 8 : scaled;
 }
 
+static const struct fe_value *text_value(struct fe_lower *l, const char *text, struct yir_loc loc)
+{
+    struct fe_value *v = yir_alloc(l->arena, sizeof *v);
+    *v = (struct fe_value){.kind = FE_STR, .loc = loc, .s = text};
+    return v;
+}
+
 static int bind_one(struct fe_lower *l, struct fe_site *s, const struct field *f, const struct fe_value *args,
                     size_t k)
 {
@@ -243,6 +250,7 @@ static int bind_one(struct fe_lower *l, struct fe_site *s, const struct field *f
     } else if (f->dflt) {
         char *text = f->kind == 'l' ? yir_format(l->arena, "[%s]", f->dflt) : yir_strdup(l->arena, f->dflt);
         v = f->kind == 's' ? NULL : fe_literal(l->arena, text, args->loc);
+        if (!v && f->kind == 'a') v = text_value(l, text, args->loc); /* an activation by name */
         YIR_ASSERT(v || f->kind == 's');
     } else {
         return fe_fail_at(l, args->loc, E_ARGS, "%s needs the argument %.*s, %s", s->module->name,
