@@ -228,11 +228,13 @@ static void flat_channels(struct kb *b, void *ctx, kv c)
 
 void emit_fast_head_flat(struct kb *b, struct cg_kernel *k)
 {
-    enum { SQUARES = 16 }; /* of a unit, along the positions */
+    enum { UNITS = 8, LEAST = 16, MOST = 64 }; /* squares of a unit, along the positions: many, so that runs are long */
     struct flat s = {.op = k->last, .x = yir_src(b->f, k->last, 0)};
-    int64_t chunk = (int64_t)SQUARES * b->target->lanes;
-    kv u;
     s.positions = positions_of(b->f, s.x);
+    int64_t squares = s.positions / (UNITS * b->target->lanes);
+    squares = squares < LEAST ? LEAST : squares > MOST ? MOST : squares;
+    int64_t chunk = squares * b->target->lanes;
+    kv u;
     cg_split_unit(b, (s.positions + chunk - 1) / chunk, &s.n, &u);
     s.lo = kb_muli(b, u, chunk);
     kv end = kb_addi(b, s.lo, chunk);
