@@ -47,6 +47,30 @@ static const struct row {
     {"conv_direct", 0, /* groups */
      "in  %x : f32[1,6,8,7] nchw\nw   $k : f32[8,3,3,3] oihw\n"
      "%1 = conv2d %x, $k {pad=1,1,1,1 groups=2} : f32[1,8,8,7] nchw\n%2 = relu %1 : f32[1,8,8,7] nchw\nout y = %2\n"},
+    {"conv_dw", ALL, /* read where it lies */
+     "in  %x : f32[2,21,7,19] nchw\nw   $k : f32[21,1,3,5] oihw\nw   $b : f32[21]\n%1 = relu %x : f32[2,21,7,19] nchw\n"
+     "%2 = conv2d %1, $k, $b {pad=1,2,1,2 groups=21} : f32[2,21,7,19] nchw\n%3 = silu %2 : f32[2,21,7,19] nchw\nout y = %3\n"},
+    {"conv_dw", ALL, /* with a stride, and padding on one side alone; part of the channels */
+     "in  %x : f32[1,40,9,31] nchw\nw   $k : f32[16,1,4,3] oihw\n%1 = leaky %x {slope=2} : f32[1,40,9,31] nchw\n"
+     "%2 = slice %1 {start=9 count=16} : f32[1,16,9,31] nchw\n"
+     "%3 = conv2d %2, $k {stride=3,2 pad=3,1,0,0 groups=16} : f32[1,16,3,15] nchw\n%4 = relu %3 : f32[1,16,3,15] nchw\nout y = %4\n"},
+    {"conv_dw", ALL, /* packed: half of the columns are at the rim */
+     "in  %x : f32[2,8,4,4] nchw\nw   $k : f32[8,1,3,3] oihw\n%1 = relu %x : f32[2,8,4,4] nchw\n"
+     "%2 = conv2d %1, $k {pad=1,1,1,1 groups=8} : f32[2,8,4,4] nchw\n%3 = relu %2 : f32[2,8,4,4] nchw\nout y = %3\n"},
+    {"conv_dw", ALL, /* packed: dilated */
+     "in  %x : f32[1,16,9,9] nchw\nw   $k : f32[16,1,3,3] oihw\n%1 = relu %x : f32[1,16,9,9] nchw\n"
+     "%2 = conv2d %1, $k {pad=2,2,2,2 dil=2,2 groups=16} : f32[1,16,9,9] nchw\n%3 = relu %2 : f32[1,16,9,9] nchw\nout y = %3\n"},
+    {"conv_dw", ALL, /* packed: through the prologue */
+     "in  %x : f32[1,16,9,9] nchw\nw   $k : f32[16,1,3,3] oihw\n"
+     "%1 = conv2d %x, $k {pad=1,1,1,1 groups=16} : f32[1,16,9,9] nchw\n%2 = relu %1 : f32[1,16,9,9] nchw\nout y = %2\n"},
+    {"conv_dw", 0, /* two channels a group */
+     "in  %x : f32[1,16,9,9] nchw\nw   $k : f32[16,2,3,3] oihw\n%1 = relu %x : f32[1,16,9,9] nchw\n"
+     "%2 = conv2d %1, $k {pad=1,1,1,1 groups=8} : f32[1,16,9,9] nchw\n%3 = relu %2 : f32[1,16,9,9] nchw\nout y = %3\n"},
+    {"lanes", ALL,
+     "in  %x : f32[1,16,3,3] nchw\n%1 = avgpool %x {kernel=3,3 pad=1,1,1,1} : f32[1,16,3,3] nchw\n"
+     "%2 = upsample %1 : f32[1,16,6,6] nchw\n%3 = relu %2 : f32[1,16,6,6] nchw\nout y = %3\n"},
+    {"lanes", 0, /* a choice of channels by index */
+     "in  %x : f32[1,16,4,4] nchw\n%1 = s2d %x : f32[1,64,2,2] nchw\nout y = %1\n"},
     {"pool_max", ALL, /* with an op after it; channels are no whole vectors */
      "in  %x : f32[2,21,7,9] nchw\n%1 = relu %x : f32[2,21,7,9] nchw\n"
      "%2 = maxpool %1 {kernel=5,5 pad=2,2,2,2} : f32[2,21,7,9] nchw\n%3 = sigmoid %2 : f32[2,21,7,9] nchw\nout y = %3\n"},
