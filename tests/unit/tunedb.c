@@ -1273,3 +1273,82 @@ Test(tunedb, few_descriptors)
     cr_expect_eq(count_kept(&b, 2), 2u);
     cachebox_close(&b);
 }
+
+/* --- SQLite's memory runs out ------------------------------------------------------------------------------------------ */
+
+static sqlite3_mem_methods real_memory;
+static long allocations, failing_at; /* 0: none fails; below 0: all from the opposite on */
+
+static bool fails(void)
+{
+    allocations++;
+    return failing_at > 0 ? allocations == failing_at : failing_at < 0 && allocations >= -failing_at;
+}
+
+static void *failing_malloc(int n)
+{
+    return fails() ? NULL : real_memory.xMalloc(n);
+}
+
+static void *failing_realloc(void *p, int n)
+{
+    return fails() ? NULL : real_memory.xRealloc(p, n);
+}
+
+/* One warning at most; what was kept is there afterwards. */
+static void use_all(const uint8_t *image, size_t size, bool kept[20])
+{
+    struct cachebox b;
+    struct cg_tune_merge m;
+    size_t n;
+    cachebox_open(&b, box, 0);
+    for (unsigned i = 0; i < 20; i++) {
+        struct cachebox_key k;
+        struct cg_tune_record r = cachebox_record(i), other;
+        cachebox_key(&k, i);
+        (void)cg_tunedb_claim(b.db, &k.key, 0, &other);
+        kept[i] |= cg_tunedb_store(b.db, &k.key, &r);
+        (void)cg_tunedb_lookup(b.db, &k.key, &other);
+    }
+    (void)cg_tunedb_stats(b.db);
+    (void)cg_tunedb_export(b.db, b.arena, &n);
+    (void)cg_tunedb_merge(b.db, image, size, &m);
+    (void)cg_tunedb_prune(b.db, 1e12, 1 << 20);
+    cr_assert(cachebox_told(&b), "allocation %ld: more than one warning", failing_at);
+    cachebox_close(&b);
+}
+
+Test(tunedb, memory_runs_out)
+{
+    sqlite3_mem_methods memory;
+    cr_assert_eq(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &real_memory), SQLITE_OK);
+    memory = real_memory;
+    memory.xMalloc = failing_malloc;
+    memory.xRealloc = failing_realloc;
+    cr_assert_eq(sqlite3_config(SQLITE_CONFIG_MALLOC, &memory), SQLITE_OK);
+    fill(3);
+    size_t size;
+    uint8_t *image = read_file(FILE_NAME, &size);
+    bool kept[20] = {false};
+    clear();
+    allocations = 0;
+    use_all(image, size, kept);
+    long all = allocations, step = all / test_count(60, 2000) + 1;
+    cr_assert_gt(all, 500);
+    for (long at = 1; at <= all; at += step) {
+        for (int sign = 1; sign >= -1; sign -= 2) {
+            if (at % 3 == 0) clear();
+            memset(kept, 0, sizeof kept);
+            allocations = 0;
+            failing_at = sign * at;
+            use_all(image, size, kept);
+            failing_at = 0;
+            struct cachebox b = OPEN();
+            for (unsigned i = 0; i < 20; i++) cr_expect(!kept[i] || has(&b, i), "allocation %ld: record %u", sign * at, i);
+            cr_expect_eq(cg_tunedb_stats(b.db).damaged, 0u);
+            cachebox_close(&b);
+            cr_expect_eq(cachebox_count(box, FILE_NAME ".corrupt"), 0u, "allocation %ld: taken for damaged", sign * at);
+        }
+    }
+    free(image);
+}
