@@ -104,7 +104,10 @@ static void put_object(void *user, const void *key, size_t len, const void *obje
 {
     struct objects *s = user;
     s->own = yir_grow(s->k->arena, s->own, &s->cap, s->n + 1, sizeof *s->own);
-    s->own[s->n++] = (struct object){key, object, len, size};
+    void *kept = yir_alloc(s->k->arena, len + size);
+    memcpy(kept, key, len);
+    memcpy((char *)kept + len, object, size);
+    s->own[s->n++] = (struct object){kept, (char *)kept + len, len, size};
     struct cg_artifact_key k = {.kind = "kernel"};
     if (!s->artifacts) return;
     k.bytes = object_key(s, key, len, &k.len);
@@ -117,17 +120,36 @@ struct making {
     struct call *k;
     struct build *b;
     const struct cg_meta *meta;
+    struct yir_arena *own; /* of the candidate being made */
 };
 
 /* A candidate network as a module; without the weights as they came, which no one will ask it for. */
+static int candidate_in(struct call *k, const struct making *m, const struct cg_opts *o, void **bytes, size_t *size)
+{
+    struct build b = *m->b;
+    if (call_code(k, &b, o)) return -1;
+    const struct cg_module out = {
+        .meta = *m->meta, .front = b.front, .strip = true, .target = &b.target, .program = b.program, .code = &b.code};
+    return cg_module_write(k->arena, k->diags, &out, bytes, size);
+}
+
+/* Frees the arena of a candidate that memory ran out for. */
+static void free_candidate(void *user)
+{
+    struct making *m = user;
+    yir_arena_free(m->own);
+    m->own = NULL;
+}
+
+/* A candidate's memory is its own: there are many, each as large as the network. */
 static int make_candidate(void *user, const struct cg_opts *o, void **bytes, size_t *size)
 {
     struct making *m = user;
-    struct build b = *m->b;
-    if (call_code(m->k, &b, o)) return -1;
-    const struct cg_module out = {
-        .meta = *m->meta, .front = b.front, .strip = true, .target = &b.target, .program = b.program, .code = &b.code};
-    return cg_module_write(m->k->arena, m->k->diags, &out, bytes, size);
+    struct call k = *m->k;
+    k.arena = m->own = call_arena(m->k);
+    int rc = candidate_in(&k, m, o, bytes, size);
+    free_candidate(m);
+    return rc;
 }
 
 static void tune_progress(void *user, const char *what, int done, int total, double left)
@@ -178,7 +200,9 @@ static const char *code_versions(struct call *k, const struct build *b)
 
 static int tune(struct call *k, struct build *b, const struct cg_meta *meta, const struct caches *c, struct cg_opts *co)
 {
-    struct making m = {k, b, meta};
+    struct making *m = yir_alloc(k->arena, sizeof *m);
+    *m = (struct making){.k = k, .b = b, .meta = meta};
+    yir_arena_defer(k->arena, free_candidate, m);
     struct cg_tuned tuned;
     const char *versions = code_versions(k, b);
     if (!versions) return -1;
@@ -191,7 +215,7 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, con
                              .make = make_candidate,
                              .progress = tune_progress,
                              .report = k->o->tune_report ? tell_candidate : NULL,
-                             .user = &m};
+                             .user = m};
     if (cg_tune(k->arena, k->diags, b->fused, &b->target, co, &o, &tuned)) return -1;
     co->choose = tuned.choose;
     co->choose_user = tuned.choose_user;
