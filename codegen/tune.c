@@ -464,7 +464,7 @@ static int measure(struct tuner *w, int nvariant)
     double begun = seconds(), kept = begun, ms;
     int rounds = w->mode->rounds;
     for (int r = 0; r < rounds; r++) {
-        double now = seconds(), round = r ? (now - begun) / r : 0, last = needed_s(w, 0, LEAST_ROUNDS);
+        double now = seconds(), round = r ? (now - begun) / r : nvariant * w->variant[0].run_s, last = needed_s(w, 0, LEAST_ROUNDS);
         if (r >= LEAST_ROUNDS && round + last > left_s(w)) return 0;
         if (r >= FIRM_ROUNDS && now - kept > KEEP_EVERY_S) {
             pick_winners(w, nvariant);
