@@ -73,7 +73,7 @@ have_data() {
 # --- help, lists, usage ---
 accepted 'compile.*' --help
 accepted '[0-9]+\.[0-9]+\.[0-9]+' --version
-for c in compile detect run bench inspect verify sign cache weights opt devices; do
+for c in compile detect run bench inspect verify sign tune cache weights opt devices; do
     accepted "usage: yoloc $c" "$c" --help
     refused 2 001 "$c" --no-such-option
 done
@@ -88,7 +88,7 @@ accepted 'cpu' devices
 
 # --- limits: each named, refused by that name, and raised by the option ---
 accepted 'yaml-depth +32 +512' --list-limits
-for c in compile detect run bench inspect verify sign cache weights opt; do
+for c in compile detect run bench inspect verify sign tune cache weights opt; do
     accepted '--limit NAME=N' "$c" --help
 done
 refused 2 001 weights models/yolov8.yaml --limit yaml-dept=40

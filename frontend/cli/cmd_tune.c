@@ -97,6 +97,7 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     struct cli_compiler c;
     struct cli_limits limits;
     with.limits = &limits;
+    with.module = args->rest[0];
     with.pass_limit = -1;
     with.caching = 2; /* a module in the cache would tell nothing of its kernels */
     if (cli_limits_read(&limits, &o->build.limit, e) != 0 || check(o, args->rest[0], e) != 0)
