@@ -164,6 +164,7 @@ static const struct op_case {
     {"deconv2d %x, $up, $b8", "!vector of 3"},
     {"deconv2d %x, $up {groups=3}", "!3 groups do not divide"},
     {"deconv2d %x, $up {stride=0,1}", "!not possible"},
+    {"deconv2d %x, $up {stride=4097,1}", "!stride 4097"},
     {"deconv2d %x, $up {pad=-1,0}", "!padding -1"},
     {"deconv2d %x, $up {grow=1,0}", "!grow 1"},
     {"deconv2d %x, $up {pad=40,0}", "!leaves nothing"},
