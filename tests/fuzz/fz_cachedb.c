@@ -9,11 +9,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char folder[] = "/tmp/fz_cachedbXXXXXX";
 
-static void clean(void)
-{
-    rmdir(folder);
-}
-
 static bool visit(void *user, const struct cg_tune_key *k, const struct cg_tune_record *r)
 {
     volatile size_t *sum = user;
@@ -29,9 +24,11 @@ static struct cg_tunedb *open_records(void)
 {
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     struct yir_diags *d = yir_diags_new(a, NULL, NULL);
-    if (!mkdtemp(folder) || atexit(clean)) __builtin_trap();
+    if (!mkdtemp(folder)) __builtin_trap();
     const struct cg_cachedir_opts o = {.path = folder, .filesystem = 0x6969}; /* NFS, so that nothing is written */
-    return cg_tunedb_open(a, cg_cachedir_open(a, d, &o));
+    struct cg_tunedb *db = cg_tunedb_open(a, cg_cachedir_open(a, d, &o));
+    rmdir(folder);
+    return db;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
