@@ -253,7 +253,7 @@ rmdir /sys/fs/cgroup/yoloc-test-$$ /sys/fs/cgroup/memory/yoloc-test-$$ 2>/dev/nu
 # --- signals ---
 milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 start=$(milliseconds)
-"$yoloc" "${compile[@]}" -o out/m.yoloc >/dev/null
+"$yoloc" "${compile[@]}" --no-cache -o out/m.yoloc >/dev/null
 took=$(($(milliseconds) - start + 1))
 clean timing
 # after FRACTION-IN-THOUSANDTHS: a part of the time that a compile takes.
@@ -261,7 +261,7 @@ after() { sleep "$(printf '%d.%03d' $((took * $1 / 1000000)) $((took * $1 / 1000
 for signal in INT:130 TERM:143 HUP:129 PIPE:141; do
     for part in 100 300 500 700 900; do
         count=$((count + 1))
-        setsid "$yoloc" "${compile[@]}" -o out/m.yoloc >/dev/null 2>stderr </dev/null &
+        setsid "$yoloc" "${compile[@]}" --no-cache -o out/m.yoloc >/dev/null 2>stderr </dev/null &
         pid=$!
         after $part
         python3 -c 'import os, sys; os.kill(int(sys.argv[1]), int(sys.argv[2]))' $pid $((${signal#*:} - 128)) 2>/dev/null
@@ -279,7 +279,7 @@ rm -rf cache
 for ((i = 0; i < kills; i++)); do
     count=$((count + 1))
     case $((i % 3)) in
-        0) words=("${compile[@]}" -o out/m.yoloc) ;;
+        0) words=("${compile[@]}" $([ $((i % 2)) -eq 0 ] && echo --no-cache) -o out/m.yoloc) ;;
         1) words=(detect m.yoloc cat.png --imgsz 64 --txt); rm -f cache/yoloc/*.yoloc ;;
         2) words=(detect m.yoloc cat.png --save out) ;;
     esac
