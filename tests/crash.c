@@ -194,16 +194,16 @@ static int put_tensors(void *arg)
 #ifdef YOLOC_LLVM
 static int compile(void *arg)
 {
-    const char *const words[] = {tiny, "--weights", "rule", "--imgsz", "32", "-o", "out"};
+    const char *const words[] = {tiny, "--weights", "rule", "--imgsz", "32", "--no-cache", "-o", "out"};
     union {
         long double align;
         char bytes[CLI_MAX_OPTION_BYTES];
     } options;
     struct cli_args args;
     struct cli_error e = {0};
-    const char *rest[8];
+    const char *rest[9];
     (void)arg;
-    if (cli_args_parse(&cli_command_compile, 7, words, options.bytes, rest, &args, &e) ||
+    if (cli_args_parse(&cli_command_compile, 8, words, options.bytes, rest, &args, &e) ||
         cli_command_compile.run(options.bytes, &args, &e))
         return fprintf(stderr, "%s\n", e.text), 1;
     return 0;
