@@ -302,6 +302,47 @@ static void compare_topk(struct worst *w, const struct test_net *net, const json
     }
 }
 
+/* [name, shape, mean, abs mean, samples], or in tiny.json [name, shape, "all" or "sample", values] */
+static void compare_row(struct worst *w, const char *name, const float *x, size_t count, const json_t *row, double bound)
+{
+    const char *kind = json_string_value(json_array_get(row, 2));
+    const json_t *values = json_array_get(row, kind ? 3 : 4);
+    int all = kind && strcmp(kind, "all") == 0;
+    if (all && json_array_size(values) != count) {
+        w->faults++;
+        return;
+    }
+    double abs_mean = kind ? mean_of(values, 1) : test_json_at(row, 3);
+    if (!kind)
+        compare_means(w, name, x, count, test_json_at(row, 2), abs_mean, bound);
+    compare_samples(w, name, x, count, values, all, abs_mean, bound);
+}
+
+/* The score column of the best, [batch, k]: certain everywhere. */
+static void compare_top_scores(struct worst *w, const struct test_net *net, const json_t *record, const json_t *row,
+                               double bound)
+{
+    const yolort_io *io;
+    const float *x = test_net_output(net, "o2o_decoded", &io);
+    size_t nc = (size_t)test_json_number(record, "nc"), batch = (size_t)test_json_at(json_array_get(row, 1), 0);
+    size_t k = (size_t)test_json_at(json_array_get(row, 1), 1), n = x ? (size_t)io->dim[2] : 0;
+    float *score = calloc(batch * k, sizeof *score);
+    if (!x || !score || k != (n < 300 ? n : 300) || batch != (size_t)io->dim[0]) {
+        printf("  o2o_topk_scores: another shape\n");
+        w->faults++;
+        free(score);
+        return;
+    }
+    for (size_t i = 0; i < batch; i++) {
+        struct best *b = best_of(x + i * (size_t)io->dim[1] * n, nc, n, k);
+        for (size_t r = 0; r < k; r++)
+            score[i * k + r] = (float)b[r].score;
+        free(b);
+    }
+    compare_row(w, "o2o_topk_scores", score, batch * k, row, bound);
+    free(score);
+}
+
 /* Our output of that name, of that shape; NULL is counted as a fault. */
 static const float *output_like(struct worst *w, const struct test_net *n, const char *name, const json_t *shape,
                                 size_t *count)
@@ -332,7 +373,6 @@ static void compare_layer(struct worst *w, const struct test_net *n, const json_
     compare_samples(w, name, x, count, json_array_get(row, 6), 0, abs_mean, bound);
 }
 
-/* [name, shape, mean, abs mean, samples], or in tiny.json [name, shape, "all" or "sample", values] */
 static void compare_final(struct worst *w, const struct test_net *n, const json_t *row, double bound)
 {
     const char *name = json_string_value(json_array_get(row, 0));
@@ -342,17 +382,7 @@ static void compare_final(struct worst *w, const struct test_net *n, const json_
     json_decref(shape);
     if (!x)
         return;
-    const char *kind = json_string_value(json_array_get(row, 2));
-    const json_t *values = json_array_get(row, kind ? 3 : 4);
-    int all = kind && strcmp(kind, "all") == 0;
-    if (all && json_array_size(values) != count) {
-        w->faults++;
-        return;
-    }
-    double abs_mean = kind ? mean_of(values, 1) : test_json_at(row, 3);
-    if (!kind)
-        compare_means(w, name, x, count, test_json_at(row, 2), abs_mean, bound);
-    compare_samples(w, name, x, count, values, all, abs_mean, bound);
+    compare_row(w, name, x, count, row, bound);
 }
 
 static int check_values(const struct args *a, const struct job *j, const yoloc_opts *opts, struct worst *w)
@@ -372,7 +402,9 @@ static int check_values(const struct args *a, const struct job *j, const yoloc_o
                 compare_topk(w, &net, j->record, "decoded", 1, a->bound);
             else if (strcmp(name, "o2o_topk") == 0)
                 compare_topk(w, &net, j->record, "o2o_decoded", 0, a->bound);
-            else if (strcmp(name, "o2o_topk_scores") != 0)
+            else if (strcmp(name, "o2o_topk_scores") == 0)
+                compare_top_scores(w, &net, j->record, row, a->bound);
+            else
                 compare_final(w, &net, row, a->bound);
         }
     }
