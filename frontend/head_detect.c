@@ -364,6 +364,7 @@ static void give_sets(const struct detect *d, struct set *many, struct set *one)
         if (d->one) give_set(d, one, "o2o_", true);
         return;
     }
+    l->head.spare = d->many && d->one;
     give_set(d, l->head.one2one ? one : many, "", l->head.one2one);
 }
 

@@ -35,6 +35,7 @@ struct fe_head_facts { /* what a head tells about itself */
     double stride[FE_MAX_LEVELS];
     int letterbox;
     float iou;
+    bool spare;       /* of two sets of branches one is not given out */
     bool one2one;     /* no overlaps to suppress: `decoded` has corners, the best are taken */
 };
 
@@ -140,6 +141,9 @@ void fe_lower_finish(struct fe_lower *l);
 struct fe_want *fe_wants(struct fe_lower *l, size_t *n);
 /* Of one row: learnable elements. */
 int64_t fe_unit_params(const struct fe_unit *u);
+
+/* The function without the ops and weights that no output needs (trim.c). */
+struct yir_func *fe_trim(const struct yir_func *old);
 
 const char *fe_shape_text(struct yir_arena *a, const int64_t *dim, int rank);
 

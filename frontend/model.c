@@ -493,6 +493,7 @@ static const struct fe_model *build_model(struct yir_arena *a, struct yir_types 
     fe_lower_finish(&l);
     if (l.failed) return NULL;
     warn_rounding(&b, &l);
+    if (l.head.spare) l.func = fe_trim(l.func);
     if (o->layers) add_layer_outputs(&l, &n, b.desc.nrow);
     return describe_result(&b, s, size, &l, &n);
 }

@@ -177,10 +177,17 @@ Test(front_forms, two_sets_of_branches)
 {
     const struct fe_model *m = build_form(cib, trained);
     cr_expect(!m->one2one && !gives_corners(m));
+    cr_expect(has_weight(m, "model.2.cv2.0.2.weight") && !has_weight(m, "model.2.one2one_cv2.0.2.weight"));
     bench.opts.one2one = true;
     m = build(cib);
     cr_assert_not_null(m, "%s", first_diag());
     cr_expect(m->one2one && gives_corners(m));
+    cr_expect(!has_weight(m, "model.2.cv2.0.2.weight") && has_weight(m, "model.2.one2one_cv2.0.2.weight"));
+    cr_expect_eq(yir_verify(m->func, 0), 0);
+    bench.opts.layers = true;
+    m = build(cib);
+    cr_assert_not_null(m, "%s", first_diag());
+    cr_expect(has_weight(m, "model.2.cv2.0.2.weight") && has_weight(m, "model.2.one2one_cv2.0.2.weight"));
 }
 
 Test(front_forms, one_set_that_is_left)
