@@ -15,6 +15,7 @@
 #include "elfbuild.h"
 #include "frontend/model.h"
 #include "modbuild.h"
+#include "msan.h"
 #include "passes/pass.h"
 #include "picwrite.h"
 #include "ptwrite.h"
@@ -441,6 +442,7 @@ int main(int argc, char **argv)
     make_folder(s.folder);
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         start(&s, rows[i].target);
+        if (TEST_MSAN && (rows[i].make == cachedb || rows[i].make == artifact)) continue; /* SQLite is not made for it */
         rows[i].make(&s);
     }
     dictionaries(&s);
