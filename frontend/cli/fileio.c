@@ -1,5 +1,6 @@
 #include "fileio.h"
 
+#include "check.h"
 #include "interrupt.h"
 
 #include <errno.h>
@@ -163,7 +164,15 @@ static void release(struct cli_output *o)
 
 int cli_output_open(struct cli_output *o, const char *path, struct cli_error *e)
 {
+    struct stat st;
     *o = (struct cli_output){0};
+    /* The rename would put a file in the place of a device. */
+    int exists = stat(path, &st) == 0;
+    if (!CLI_HOLDS(OUTPUT_REGULAR, !exists || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))) {
+        cli_fail(e, CLI_WRITE, "%s: not a regular file", path);
+        e->exit_code = CLI_NO_RESOURCE;
+        return -1;
+    }
     size_t n = strlen(path);
     o->path = strdup(path);
     o->temporary = malloc(n + sizeof ".XXXXXX");

@@ -124,6 +124,20 @@ Test(cli_sources, no_waiting_for_what_is_no_file)
     free(bytes);
 }
 
+/* A pipe stands for devices: as root, a file would take the place of the machine's own. */
+Test(cli_sources, an_output_replaces_no_device)
+{
+    struct cli_error e;
+    struct stat st;
+    char path[256];
+    snprintf(path, sizeof path, "%s", in_folder("fifo"));
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_expect_eq(cli_file_write(path, "x", 1, &e), -1);
+    cr_expect_eq(e.exit_code, CLI_NO_RESOURCE);
+    cr_expect(strstr(e.text, "not a regular file") != NULL, "%s", e.text);
+    cr_expect(stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
+}
+
 Test(cli_sources, where_an_output_may_be_written)
 {
     struct cli_error e;
