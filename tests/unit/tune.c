@@ -285,7 +285,8 @@ Test(tune, whatever_is_chosen_gives_the_same)
     for (candidate = 0; candidate < 16; candidate++) {
         copy_records(choose_candidate);
         struct made m = make(other, FULL, PARTS, 1, 200);
-        cr_assert_eq(m.tuning.known, first.tuning.measured);
+        cr_assert_eq(m.tuning.known, first.tuning.measured, "candidate %u: %d known, %d measured, of %d", candidate, m.tuning.known,
+                     m.tuning.measured, first.tuning.measured);
         if (candidate) cr_expect_gt(m.tuning.changed, 0);
         compare(&untuned, &m, "input_u8");
         compare(&untuned, &m, "images");
