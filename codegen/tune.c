@@ -421,7 +421,7 @@ static void pick_winner(struct group *g, int nvariant)
     g->best = 0;
     for (int v = 0; v < n; v++) g->median[v] = median(g->ms[v], g->samples[v]);
     for (int v = 1; v < n; v++)
-        if (g->median[v] < g->median[g->best] && g->median[v] < MARGIN * g->median[0]) g->best = v;
+        if (g->samples[v] && g->median[v] < g->median[g->best] && g->median[v] < MARGIN * g->median[0]) g->best = v;
 }
 
 static void pick_winners(struct tuner *w, int nvariant)

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -51,6 +52,13 @@ static double seconds(void)
 static const char *model = "tests/tiny.yaml";
 static int side = 32;
 
+/* A cache that could not be used explains what fails. */
+static void tell(void *user, const yoloc_diag *d)
+{
+    (void)user;
+    fprintf(stderr, "%s\n", d->text);
+}
+
 static struct made make(const char *folder, int tune, int parts, int threads, double budget)
 {
     static const int cache[] = {[PARTS] = 2, [WHOLE] = 1, [NOTHING] = 0};
@@ -65,6 +73,7 @@ static struct made make(const char *folder, int tune, int parts, int threads, do
     o.tune_budget = budget;
     o.cache = cache[parts];
     o.cache_dir = folder;
+    o.diag = tell;
     cr_assert_eq(yoloc_open(&c, &o), YOLOC_OK);
     yoloc_status s = yoloc_compile(c, model, "rule", &m.module);
     if (s == YOLOC_RESOURCE) cr_skip("nothing here compiles for this CPU");
@@ -283,7 +292,7 @@ Test(tune, whatever_is_chosen_gives_the_same)
     struct made untuned = make(box, OFF, NOTHING, 0, 0), first = TUNE(FULL);
     compare(&untuned, &first, "input_u8");
     for (candidate = 0; candidate < 16; candidate++) {
-        copy_records(choose_candidate);
+        cr_assert_eq(copy_records(choose_candidate), (unsigned)first.tuning.measured, "a record was not kept");
         struct made m = make(other, FULL, PARTS, 1, 200);
         cr_assert_eq(m.tuning.known, first.tuning.measured, "candidate %u: %d known, %d measured, of %d", candidate, m.tuning.known,
                      m.tuning.measured, first.tuning.measured);
