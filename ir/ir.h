@@ -34,6 +34,7 @@ struct yir_types; /* shared by all functions of one compile */
 struct yir_types *yir_types_new(struct yir_arena *a);
 yir_type yir_type_of(struct yir_types *t, const struct yir_tdesc *d);
 const struct yir_tdesc *yir_tdesc(const struct yir_types *t, yir_type ty);
+bool yir_tdesc_same(const struct yir_tdesc *a, const struct yir_tdesc *b);
 int64_t yir_numel(const struct yir_tdesc *d);
 /* Dense strides in elements, by layout. */
 void yir_dense_strides(const struct yir_tdesc *d, int64_t stride[YIR_MAX_RANK]);

@@ -1,8 +1,6 @@
 /* Shape rules of attention, of sequences (maps of one column) and of the heads that need them. */
 #include "infer.h"
 
-#include <string.h>
-
 int yir_need_map_at(const struct infer *i, int k)
 {
     const struct yir_tdesc *x = i->in[k];
@@ -131,7 +129,7 @@ int yir_shape_softmax(struct infer *i)
     if (need_axis(i)) return -1;
     struct yir_tdesc sums = *i->in[0];
     sums.dim[((const struct yir_a_axis *)i->attr)->axis] = 1;
-    if (YIR_BREAKS(OP_SUMS, memcmp(&sums, i->in[1], sizeof sums) != 0))
+    if (YIR_BREAKS(OP_SUMS, !yir_tdesc_same(&sums, i->in[1])))
         return BAD(i, "softmax: the second input is not the lse of the first");
     return 0;
 }

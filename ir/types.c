@@ -23,7 +23,7 @@ struct yir_types *yir_types_new(struct yir_arena *a)
     return t;
 }
 
-static bool same_desc(const struct yir_tdesc *a, const struct yir_tdesc *b)
+bool yir_tdesc_same(const struct yir_tdesc *a, const struct yir_tdesc *b)
 {
     return a->dtype == b->dtype && a->layout == b->layout && a->rank == b->rank &&
            !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]);
@@ -39,7 +39,7 @@ static size_t hash_desc(const struct yir_tdesc *d)
 static size_t find_slot(const struct yir_types *t, const struct yir_tdesc *d)
 {
     size_t i = hash_desc(d) & (t->nslot - 1);
-    while (t->slot[i] && !same_desc(&t->desc[t->slot[i]], d)) i = (i + 1) & (t->nslot - 1);
+    while (t->slot[i] && !yir_tdesc_same(&t->desc[t->slot[i]], d)) i = (i + 1) & (t->nslot - 1);
     return i;
 }
 
