@@ -1,6 +1,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "digest.h"
 #include "sections.h"
 
 #include "block.h"
@@ -43,16 +44,10 @@ static int digest_matches(const uint8_t *bytes, uint64_t size)
     (void)size;
     return 1;
 #else
-    static const uint8_t zero[sizeof((struct ym_header *)0)->digest];
-    size_t at = offsetof(struct ym_header, digest), after = at + sizeof zero;
-    XXH3_state_t state;
-    XXH128_canonical_t found;
-    XXH3_128bits_reset(&state);
-    XXH3_128bits_update(&state, bytes, at);
-    XXH3_128bits_update(&state, zero, sizeof zero);
-    XXH3_128bits_update(&state, bytes + after, (size_t)size - after);
-    XXH128_canonicalFromHash(&found, XXH3_128bits_digest(&state));
-    return !memcmp(found.digest, bytes + at, sizeof zero);
+    size_t at = offsetof(struct ym_header, digest);
+    uint8_t found[RT_DIGEST];
+    rt_digest(bytes, (size_t)size, at, found);
+    return !memcmp(found, bytes + at, sizeof found);
 #endif
 }
 

@@ -1,0 +1,2 @@
+#define NAME rt_digest_avx2
+#include "digest_body.h"
