@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -456,6 +457,16 @@ static int add_size(const char *path, const struct stat *st, int type, struct FT
     return 0;
 }
 
+/* Entries come and go under this lock; without it what is counted was never there at one time. -1: none yet. */
+static int lock_entries(const char *objects)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%s/total", objects);
+    int fd = open(name, O_RDWR | O_CLOEXEC);
+    if (fd >= 0) flock(fd, LOCK_EX);
+    return fd;
+}
+
 static void soak_process(const char *path, unsigned p, double end)
 {
     struct cachebox b;
@@ -488,7 +499,9 @@ static int soak(unsigned length)
         char objects[256];
         snprintf(objects, sizeof objects, "%s/objects", path);
         entries_bytes = 0;
+        int lock = lock_entries(objects);
         nftw(objects, add_size, 16, FTW_PHYS);
+        if (lock >= 0) close(lock);
         if (entries_bytes > most) most = entries_bytes;
         pause_us(100000);
         age_all(path);
