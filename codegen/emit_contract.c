@@ -1,6 +1,16 @@
 /* Sums of products, as plain loops; the fast families compute the same. */
 #include "site.h"
 
+/* Adds the product to the sum and closes the three loops over it. */
+static kv end_sum(struct kb *b, kv acc, kv v, kv weight)
+{
+    kv old = kb_get(b, acc);
+    kv sum = kb_fma(b, v, weight, old);
+    kb_set(b, acc, sum);
+    for (int i = 0; i < 3; i++) kb_end(b);
+    return kb_get(b, acc);
+}
+
 kv emit_conv2d(struct kb *b, const struct site *s, const kv *ix)
 {
     const struct yir_a_conv *a = kb_attr(s);
@@ -28,13 +38,7 @@ kv emit_conv2d(struct kb *b, const struct site *s, const kv *ix)
     kv channel = kb_iadd(b, channel0, c);
     kv v = kb_arg_if(b, s, 0, in, (kv[]){ix[0], channel, row, col}, zero);
     kv weight = kb_arg(b, s, 1, (kv[]){ix[1], c, r, t});
-    kv old = kb_get(b, acc);
-    kv sum = kb_fma(b, v, weight, old);
-    kb_set(b, acc, sum);
-    kb_end(b);
-    kb_end(b);
-    kb_end(b);
-    return kb_get(b, acc);
+    return end_sum(b, acc, v, weight);
 }
 
 /* What of a source row or column reaches place x through kernel element r: its index, and whether there is one. */
@@ -76,11 +80,5 @@ kv emit_deconv2d(struct kb *b, const struct site *s, const kv *ix)
     kv channel = kb_iadd(b, channel0, c);
     kv v = kb_arg_if(b, s, 0, in, (kv[]){ix[0], channel, row, col}, zero);
     kv weight = kb_arg(b, s, 1, (kv[]){channel, out, r, t});
-    kv old = kb_get(b, acc);
-    kv sum = kb_fma(b, v, weight, old);
-    kb_set(b, acc, sum);
-    kb_end(b);
-    kb_end(b);
-    kb_end(b);
-    return kb_get(b, acc);
+    return end_sum(b, acc, v, weight);
 }

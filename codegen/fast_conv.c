@@ -61,3 +61,40 @@ bool cg_conv_in_place(const struct conv *c)
     return cg_in_memory(c->f, c->f->op[c->last].kernel, c->x) && in->layout == YIR_NHWC && yir_kind(c->x) == YIR_VAL &&
            c->f->place[yir_index(c->x)].stride[1] == 1;
 }
+
+/* --- channels in parts -------------------------------------------------------------------------------------- */
+
+struct conv_parts cg_conv_parts(const struct conv *c, int vectors, int64_t parts)
+{
+    int64_t block = (int64_t)vectors * c->lanes, blocks = (c->co + block - 1) / block;
+    struct conv_parts p = {.vectors = vectors, .part = (blocks + parts - 1) / parts * block};
+    p.parts = (c->co + p.part - 1) / p.part;
+    return p;
+}
+
+void cg_conv_units(struct kb *b, const struct conv_parts *p, int64_t runs, kv *n, kv *run, kv *part)
+{
+    kv u, parts = kb_immi(b, p->parts);
+    cg_split_unit(b, runs * p->parts, n, &u);
+    *run = kb_idiv(b, u, parts);
+    *part = kb_irem(b, u, parts);
+}
+
+void cg_conv_channels(struct kb *b, const struct conv *c, const struct conv_parts *p, kv part, cg_conv_block body, const void *ctx)
+{
+    int64_t block = (int64_t)p->vectors * c->lanes, whole = c->co / block * block, rest = c->co % block;
+    b->lanes = b->valid = c->lanes;
+    if (whole) {
+        kv lo = kb_muli(b, part, p->part), end = kb_addi(b, lo, p->part), hi = kb_imin(b, end, kb_immi(b, whole));
+        kv ch = kb_loop(b, lo, hi, block);
+        body(b, ctx, p->vectors, c->lanes, ch);
+        kb_end(b);
+    }
+    if (rest) {
+        int vectors = (int)((rest + c->lanes - 1) / c->lanes), last = (int)(rest - (int64_t)(vectors - 1) * c->lanes);
+        cg_if(b, kb_ieq(b, part, kb_immi(b, p->parts - 1)));
+        body(b, ctx, vectors, last, kb_immi(b, whole));
+        kb_end(b);
+    }
+    b->lanes = b->valid = 1;
+}

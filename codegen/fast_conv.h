@@ -26,6 +26,23 @@ double cg_epilogue_cycles(const struct conv *c);
 /* Batch number and first row of a unit of `rows` rows; the last unit starts early rather than run over the edge. */
 void cg_conv_unit(struct kb *b, const struct conv *c, int64_t rows, kv *n, kv *row0);
 
+/* Output channels in blocks of `vectors` vectors, shared out to `parts` units; channels of each, whole blocks. Fewer parts than
+ * asked for when there are not blocks enough. */
+struct conv_parts {
+    int vectors;
+    int64_t parts, part;
+};
+struct conv_parts cg_conv_parts(const struct conv *c, int vectors, int64_t parts);
+
+/* Batch number, and what of the image's units this is: its run (of `runs`) and its part. */
+void cg_conv_units(struct kb *b, const struct conv_parts *p, int64_t runs, kv *n, kv *run, kv *part);
+
+/* Body for a block of channels from `channel` on: `vectors` vectors, the last of them `last` lanes wide. */
+typedef void (*cg_conv_block)(struct kb *b, const void *ctx, int vectors, int last, kv channel);
+
+/* All blocks of the part, in vectors; what is left after whole blocks belongs to the last part. */
+void cg_conv_channels(struct kb *b, const struct conv *c, const struct conv_parts *p, kv part, cg_conv_block body, const void *ctx);
+
 /* The input lies in memory with adjacent channels, so that a window can read it where it is. */
 bool cg_conv_in_place(const struct conv *c);
 

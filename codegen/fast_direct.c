@@ -7,9 +7,8 @@
 
 struct direct {
     struct conv c;
-    int vectors;          /* a block: vectors * lanes channels ... */
-    int64_t pixels, rows; /* ... and pixels; a unit's rows */
-    int64_t parts, part;  /* parts of the output channels, one a unit; channels of each */
+    struct conv_parts p;  /* a block's channels, and a unit's */
+    int64_t pixels, rows; /* a block's pixels; a unit's rows */
     bool flat;            /* 1x1: pixels of all rows of a unit are one run */
     bool in_place;        /* input read where it lies */
     int64_t step, row;    /* elements from one input column, and row, to the next, as the main loop reads */
@@ -61,13 +60,6 @@ static double block_cycles(const struct direct *d, int vectors, int64_t pixels)
     return step * steps + 24 + v * p * cg_epilogue_cycles(&d->c);
 }
 
-/* Channels of each part when the output's are shared out to `parts` units: whole blocks. */
-static int64_t part_of(const struct conv *c, int vectors, int64_t parts)
-{
-    int64_t block = (int64_t)vectors * c->lanes, blocks = (c->co + block - 1) / block;
-    return (blocks + parts - 1) / parts * block;
-}
-
 /* Weights stream beside the sums at so many cycles a cache line: from beyond the second-level cache the first time, and for
  * every run of rows when they are too many for it (measured). */
 static double config_cycles(const struct direct *d, int vectors, int64_t pixels, int64_t rows, int64_t parts)
@@ -100,7 +92,7 @@ static void add_config(struct list *l, int vectors, int64_t pixels, int64_t rows
     if (l->n == YIR_COUNT(l->all)) l->n = cg_best_configs(l->all, l->n, YIR_COUNT(l->all) / 2);
     for (size_t i = 0; i < l->n; i++)
         if (!memcmp(l->all[i].knob, knob, sizeof knob)) return;
-    if (parts > 1 && (c->co + part_of(c, vectors, parts) - 1) / part_of(c, vectors, parts) != parts) return;
+    if (cg_conv_parts(c, vectors, parts).parts != parts) return;
     l->all[l->n] = (struct cg_config){.cycles = config_cycles(&l->d, vectors, pixels, rows, parts)};
     memcpy(l->all[l->n++].knob, knob, sizeof knob);
 }
@@ -196,7 +188,7 @@ static kv input_base(struct kb *b, const struct direct *d, kv y, kv x)
 static void accumulate(struct kb *b, const struct direct *d, int vectors, kv base, kv channel, kv acc[][MAX_VECTORS])
 {
     const struct conv *c = &d->c;
-    int64_t block = (int64_t)d->vectors * c->lanes;
+    int64_t block = (int64_t)d->p.vectors * c->lanes;
     kv weights = kb_muli(b, channel, d->taps * d->run); /* OBLOCK: channel / block * (taps * run * block) */
     kv r = kb_loop(b, kb_immi(b, 0), kb_immi(b, d->taps), 1);
     kv row = kb_muli(b, r, d->line);
@@ -245,8 +237,9 @@ static void finish(struct kb *b, const struct direct *d, int vectors, int last, 
 }
 
 /* All pixels of the unit for the channels from `channel` on: `vectors` vectors, the last one `last` lanes wide. */
-static void channel_block(struct kb *b, const struct direct *d, int vectors, int last, kv channel)
+static void channel_block(struct kb *b, const void *ctx, int vectors, int last, kv channel)
 {
+    const struct direct *d = ctx;
     const struct conv *c = &d->c;
     int64_t width = d->flat ? d->rows * c->ow : c->ow, rows = d->flat ? 1 : d->rows;
     kv bias[MAX_VECTORS];
@@ -270,24 +263,6 @@ static void channel_block(struct kb *b, const struct direct *d, int vectors, int
     kb_end(b);
 }
 
-/* All channels of the unit's part. What is left after whole blocks belongs to the last part. */
-static void channel_blocks(struct kb *b, const struct direct *d, kv part)
-{
-    const struct conv *c = &d->c;
-    int64_t block = (int64_t)d->vectors * c->lanes, whole = c->co / block * block, rest = c->co % block;
-    if (whole) {
-        kv lo = kb_muli(b, part, d->part), end = kb_addi(b, lo, d->part), hi = kb_imin(b, end, kb_immi(b, whole));
-        kv ch = kb_loop(b, lo, hi, block);
-        channel_block(b, d, d->vectors, c->lanes, ch);
-        kb_end(b);
-    }
-    if (!rest) return;
-    int vectors = (int)((rest + c->lanes - 1) / c->lanes), lanes = (int)(rest - (int64_t)(vectors - 1) * c->lanes);
-    cg_if(b, kb_ieq(b, part, kb_immi(b, d->parts - 1)));
-    channel_block(b, d, vectors, lanes, kb_immi(b, whole));
-    kb_end(b);
-}
-
 void emit_fast_conv_direct(struct kb *b, struct cg_kernel *k)
 {
     struct conv c;
@@ -295,19 +270,15 @@ void emit_fast_conv_direct(struct kb *b, struct cg_kernel *k)
     cg_conv_of(b->f, k->first, k->last, b->target, &c);
     struct direct d = direct_of(&c);
     d.pixels = knob[0];
-    d.vectors = knob[1];
     d.rows = knob[2];
-    d.parts = knob[3];
-    d.part = part_of(&c, d.vectors, d.parts);
-    kv u, parts = kb_immi(b, d.parts);
-    cg_split_unit(b, (c.oh + d.rows - 1) / d.rows * d.parts, &d.n, &u);
-    kv run = kb_idiv(b, u, parts), part = kb_irem(b, u, parts), row = kb_muli(b, run, d.rows);
+    d.p = cg_conv_parts(&c, knob[1], knob[3]);
+    kv run, part;
+    cg_conv_units(b, &d.p, (c.oh + d.rows - 1) / d.rows, &d.n, &run, &part);
+    kv row = kb_muli(b, run, d.rows);
     d.row0 = kb_imin(b, row, kb_immi(b, c.oh - d.rows));
     locate_input(b, &d);
-    int32_t block = (int32_t)(d.vectors * c.lanes);
+    int32_t block = (int32_t)(d.p.vectors * c.lanes);
     d.mem_w = kb_mem_weight(b, c.w, weight_packing(&d), block);
     if (yir_kind(c.bias) != YIR_NIL) d.mem_bias = kb_mem_weight(b, c.bias, KB_PACK_OBLOCK, block);
-    b->lanes = b->valid = c.lanes;
-    channel_blocks(b, &d, part);
-    b->lanes = b->valid = 1;
+    cg_conv_channels(b, &c, &d.p, part, channel_block, &d);
 }

@@ -13,8 +13,7 @@ struct wino {
     int64_t across, tiles;  /* tiles in a row, and of the map */
     int64_t unit;           /* tiles of a unit */
     int64_t pixels;         /* register block: tiles ... */
-    int vectors;            /* ... and vectors of channels */
-    int64_t parts, part;    /* parts of the output channels; channels of each */
+    struct conv_parts p;    /* ... and vectors of channels; a unit's channels */
     int64_t plane_x;        /* scratch: transformed input [n*n][unit][ci], planes this far apart ... */
     int64_t at_sums;        /* ... then from here sums of a channel block [n*n][unit][vectors * lanes] ... */
     int64_t plane_sums;     /* ... with planes this far apart ... */
@@ -39,7 +38,7 @@ static void lay_out(struct wino *w)
     w->plane_x = w->unit * w->c.ci + line;
     w->plane_x += w->plane_x % (2 * line) ? 0 : line;
     w->at_sums = (w->plane_x * nn + line - 1) / line * line;
-    w->plane_sums = w->unit * w->vectors * line + line;
+    w->plane_sums = w->unit * w->p.vectors * line + line;
     w->plane_sums += w->plane_sums % (2 * line) ? 0 : line;
     w->at_half = w->at_sums + w->plane_sums * nn;
 }
@@ -51,12 +50,9 @@ static int64_t scratch_elems(const struct wino *w)
 
 static struct wino wino_of(const struct conv *c, int m, int64_t unit, int64_t pixels, int vectors, int64_t parts)
 {
-    struct wino w = {.c = *c, .m = m, .n = m + 2, .unit = unit, .pixels = pixels, .vectors = vectors};
+    struct wino w = {.c = *c, .m = m, .n = m + 2, .unit = unit, .pixels = pixels, .p = cg_conv_parts(c, vectors, parts)};
     w.across = (c->ow + m - 1) / m;
     w.tiles = w.across * ((c->oh + m - 1) / m);
-    int64_t block = (int64_t)vectors * c->lanes, blocks = (c->co + block - 1) / block;
-    w.part = (blocks + parts - 1) / parts * block;
-    w.parts = (c->co + w.part - 1) / w.part;
     lay_out(&w);
     return w;
 }
@@ -71,8 +67,8 @@ static double config_cycles(const struct wino *w)
     enum { L1_BYTES = 40 * 1024, L2_BYTES = 1200 * 1024 };
     const double far = 8, near = 1;
     const struct conv *c = &w->c;
-    double nn = w->n * w->n, v = w->vectors, p = (double)w->pixels, ci = (double)c->ci, tiles = (double)w->unit;
-    double runs = (double)((w->tiles + w->unit - 1) / w->unit), parts = (double)w->parts;
+    double nn = w->n * w->n, v = w->p.vectors, p = (double)w->pixels, ci = (double)c->ci, tiles = (double)w->unit;
+    double runs = (double)((w->tiles + w->unit - 1) / w->unit), parts = (double)w->p.parts;
     double in_vectors = (double)((c->ci + c->lanes - 1) / c->lanes), out_vectors = (double)((c->co + c->lanes - 1) / c->lanes);
     double step = v * p / 2 > (v + p) / 2 ? v * p / 2 : (v + p) / 2;
     if (step < 4) step = 4;
@@ -109,7 +105,7 @@ static void list_blocks(struct list *l, int64_t unit, int64_t parts)
             if (pixels == last) continue;
             last = pixels;
             struct wino w = wino_of(c, l->m, unit, pixels, vectors, parts);
-            if (scratch_elems(&w) > CACHE_ELEMS || w.parts != parts) continue;
+            if (scratch_elems(&w) > CACHE_ELEMS || w.p.parts != parts) continue;
             l->out[l->n++] = (struct cg_config){.knob = {l->m, (int32_t)unit, (int32_t)pixels, vectors, (int32_t)parts},
                                                 .cycles = config_cycles(&w)};
         }
@@ -330,7 +326,7 @@ static void transform_input(struct kb *b, const struct wino *w)
 static void multiply(struct kb *b, const struct wino *w, int vectors, kv channel)
 {
     const struct conv *c = &w->c;
-    int64_t nn = (int64_t)w->n * w->n, block = (int64_t)w->vectors * c->lanes;
+    int64_t nn = (int64_t)w->n * w->n, block = (int64_t)w->p.vectors * c->lanes;
     kv weights = kb_muli(b, channel, nn * c->ci);
     kv k = kb_loop(b, kb_immi(b, 0), kb_immi(b, nn), 1);
     kv plane_w = kb_muli(b, k, c->ci * block), plane_x = kb_muli(b, k, w->plane_x), plane_o = kb_muli(b, k, w->plane_sums);
@@ -393,7 +389,7 @@ static void transform_sums(struct kb *b, const struct tile *t, kv channel, kv co
     const struct wino *w = t->w;
     int n = w->n;
     kv half[MAX_N][MAX_M]; /* [column's point][row] */
-    kv row = kb_muli(b, t->number, (int64_t)w->vectors * w->c.lanes);
+    kv row = kb_muli(b, t->number, (int64_t)w->p.vectors * w->c.lanes);
     kv from = kb_iadd(b, row, column);
     int valid = b->valid;
     b->valid = b->lanes; /* sums of channels that do not exist are there too */
@@ -417,10 +413,12 @@ static void transform_sums(struct kb *b, const struct tile *t, kv channel, kv co
     }
 }
 
-/* The channels from `channel` on: `whole` vectors, then one of `rest` lanes (0: none). */
-static void channel_block(struct kb *b, const struct wino *w, int whole, int rest, kv channel)
+/* The products of a block of channels, and what the epilogue makes of them; its last vector has `last` lanes. */
+static void channel_block(struct kb *b, const void *ctx, int vectors, int last, kv channel)
 {
-    multiply(b, w, whole + (rest > 0), channel);
+    const struct wino *w = ctx;
+    int rest = last < b->lanes ? last : 0, whole = vectors - (rest > 0);
+    multiply(b, w, vectors, channel);
     struct tile t = begin_tile(b, w);
     if (whole) {
         kv column = kb_loop(b, kb_immi(b, 0), kb_immi(b, (int64_t)whole * b->lanes), b->lanes);
@@ -436,40 +434,21 @@ static void channel_block(struct kb *b, const struct wino *w, int whole, int res
     kb_end(b);
 }
 
-/* All channels of the unit's part. What is left after whole blocks belongs to the last part. */
-static void channel_blocks(struct kb *b, const struct wino *w, kv part)
-{
-    const struct conv *c = &w->c;
-    int64_t block = (int64_t)w->vectors * c->lanes, whole = c->co / block * block, rest = c->co % block;
-    if (whole) {
-        kv lo = kb_muli(b, part, w->part), end = kb_addi(b, lo, w->part), hi = kb_imin(b, end, kb_immi(b, whole));
-        kv ch = kb_loop(b, lo, hi, block);
-        channel_block(b, w, w->vectors, 0, ch);
-        kb_end(b);
-    }
-    if (!rest) return;
-    cg_if(b, kb_ieq(b, part, kb_immi(b, w->parts - 1)));
-    channel_block(b, w, (int)(rest / c->lanes), (int)(rest % c->lanes), kb_immi(b, whole));
-    kb_end(b);
-}
-
 void emit_fast_conv_wino(struct kb *b, struct cg_kernel *k)
 {
     struct conv c;
     const int32_t *knob = k->config.knob;
     cg_conv_of(b->f, k->first, k->last, b->target, &c);
     struct wino w = wino_of(&c, knob[0], knob[1], knob[2], knob[3], knob[4]);
-    kv u, parts = kb_immi(b, w.parts);
-    cg_split_unit(b, (w.tiles + w.unit - 1) / w.unit * w.parts, &w.batch, &u);
-    kv run = kb_idiv(b, u, parts), part = kb_irem(b, u, parts), tile = kb_muli(b, run, w.unit);
+    kv run, part;
+    cg_conv_units(b, &w.p, (w.tiles + w.unit - 1) / w.unit, &w.batch, &run, &part);
+    kv tile = kb_muli(b, run, w.unit);
     w.tile0 = kb_imin(b, tile, kb_immi(b, w.tiles - w.unit));
     w.mem_x = kb_mem_value(b, c.x);
     w.scratch = kb_mem_scratch(b, scratch_elems(&w));
-    int32_t block = (int32_t)(w.vectors * c.lanes);
+    int32_t block = (int32_t)(w.p.vectors * c.lanes);
     w.mem_w = kb_mem_weight(b, c.w, w.m == 4 ? KB_PACK_WINO4 : KB_PACK_WINO2, block);
     if (yir_kind(c.bias) != YIR_NIL) w.mem_bias = kb_mem_weight(b, c.bias, KB_PACK_OBLOCK, block);
     transform_input(b, &w);
-    b->lanes = b->valid = c.lanes;
-    channel_blocks(b, &w, part);
-    b->lanes = b->valid = 1;
+    cg_conv_channels(b, &c, &w.p, part, channel_block, &w);
 }

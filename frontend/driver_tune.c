@@ -15,6 +15,7 @@ struct caches {
     struct cg_cachedir *folder;
     struct cg_artifacts *artifacts;
     struct cg_tunedb *records;
+    const char *compiler; /* build id; set whenever artifacts are */
 };
 
 /* --- what makes the bytes ----------------------------------------------------------------------------------- */
@@ -59,7 +60,9 @@ static void open_caches(struct call *k, struct caches *c)
 {
     const struct cg_cachedir_opts o = {.path = k->o->cache_dir};
     *c = (struct caches){0};
-    if (!k->o->cache || !*build_id(k)) return;
+    if (!k->o->cache) return;
+    c->compiler = build_id(k);
+    if (!*c->compiler) return;
     c->folder = cg_cachedir_open(k->arena, k->diags, &o);
     if (!c->folder) return;
     c->artifacts = cg_artifacts_open(k->arena, c->folder, 0);
@@ -69,7 +72,7 @@ static void open_caches(struct call *k, struct caches *c)
 /* Objects made in this call, and those of earlier ones. */
 struct objects {
     struct call *k;
-    struct cg_artifacts *artifacts;
+    const struct caches *caches;
     struct object {
         const void *key, *data;
         size_t len, size;
@@ -80,7 +83,7 @@ struct objects {
 static const void *object_key(struct objects *s, const void *key, size_t len, size_t *key_len)
 {
     struct yir_str text = {.arena = s->k->arena};
-    cg_key_text(&text, "compiler", build_id(s->k));
+    cg_key_text(&text, "compiler", s->caches->compiler);
     cg_key_put(&text, "kernel", key, len);
     *key_len = text.len;
     return text.text;
@@ -95,9 +98,9 @@ static const void *get_object(void *user, struct yir_arena *a, const void *key, 
             return s->own[i].data;
         }
     struct cg_artifact_key k = {.kind = "kernel"};
-    if (!s->artifacts) return NULL;
+    if (!s->caches->artifacts) return NULL;
     k.bytes = object_key(s, key, len, &k.len);
-    return cg_artifact_get(s->artifacts, a, &k, size);
+    return cg_artifact_get(s->caches->artifacts, a, &k, size);
 }
 
 static void put_object(void *user, const void *key, size_t len, const void *object, size_t size)
@@ -109,9 +112,9 @@ static void put_object(void *user, const void *key, size_t len, const void *obje
     memcpy((char *)kept + len, object, size);
     s->own[s->n++] = (struct object){kept, (char *)kept + len, len, size};
     struct cg_artifact_key k = {.kind = "kernel"};
-    if (!s->artifacts) return;
+    if (!s->caches->artifacts) return;
     k.bytes = object_key(s, key, len, &k.len);
-    cg_artifact_put(s->artifacts, &k, object, size);
+    cg_artifact_put(s->caches->artifacts, &k, object, size);
 }
 
 /* --- tuning ------------------------------------------------------------------------------------------------- */
@@ -226,12 +229,12 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, con
 /* --- whole modules ------------------------------------------------------------------------------------------ */
 
 /* All that decides a module's bytes but how it was tuned. */
-static struct yir_str module_text(struct call *k, const struct build *b, const struct cg_meta *m)
+static struct yir_str module_text(struct call *k, const char *compiler, const struct build *b, const struct cg_meta *m)
 {
     const yoloc_opts *o = k->o;
     struct yir_str key = {.arena = k->arena}, ir = {.arena = k->arena};
     yir_print(&ir, b->front, YIR_PRINT_LOCS);
-    cg_key_text(&key, "compiler", build_id(k));
+    cg_key_text(&key, "compiler", compiler);
     cg_key_text(&key, "ir", ir.text);
     cg_key_text(&key, "meta", yir_format(k->arena, "%s|%s|%d|%d|%d|%d|%d|%d|%d|%d|%a|%a|%s|%s", m->model, m->task, m->head, (int)m->letterbox,
                                          m->nc, m->height, m->width, m->max_batch, m->stride, m->max_det, m->conf, m->iou,
@@ -278,17 +281,16 @@ static void store_module(struct call *k, struct caches *c, const struct yir_str 
 int call_build_module(struct call *k, struct build *b, const struct cg_meta *meta, yoloc_result *out)
 {
     struct caches c;
-    struct objects objects = {.k = k};
+    struct objects objects = {.k = k, .caches = &c};
     struct yir_str text = {0};
     const struct cg_object_store store = {get_object, put_object, &objects};
     struct cg_opts co = {.no_fast = k->o->no_fast != 0, .checked = k->o->checked != 0, .max_batch = meta->max_batch, .objects = &store};
     k->c->tuning = (yoloc_tuning){0};
     if (call_find_target(k, b)) return -1;
     open_caches(k, &c);
-    objects.artifacts = c.artifacts;
     bool whole = c.artifacts && !k->o->keep_dir && !k->o->dump_after && !k->o->time_passes && !k->o->verify_each &&
                  !k->o->tune_report;
-    if (whole) text = module_text(k, b, meta);
+    if (whole) text = module_text(k, c.compiler, b, meta);
     if (whole && k->o->cache == 1 && stored_module(k, &c, &text, out)) return 0;
     if (call_passes(k, b, meta->max_batch)) return -1;
     if (k->o->tune && tune(k, b, meta, &c, &co)) return -1;
