@@ -21,10 +21,8 @@ static const struct cli_option rows[] = {
      .fallback = "1", .help = "of the test picture"},
     {.name = "bound", .value = CLI_REAL, .at = AT(bound), .low = 0, .high = 1, .metavar = "X",
      .fallback = "1e-3", .help = "largest difference, relative to the mean size of a tensor's elements"},
-    {.name = "no-fast", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, no_fast),
-     .help = "generic code only, no fast kernel families"},
-    {.name = "checked", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, checked),
-     .help = "the code checks the bounds of every access"},
+    CLI_ROW_NO_FAST(options),
+    CLI_ROW_CHECKED(options),
     CLI_ROWS_TRUST(options),
     CLI_ROW_LIMIT(options, build.limit),
 };

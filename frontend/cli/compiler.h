@@ -71,6 +71,15 @@ struct cli_build {
 #define CLI_ROW_CACHE_DIR(S) \
     {.name = "cache-dir", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, cache_dir), .metavar = "DIR", \
      .help = "the cache folder; else YOLOC_CACHE_DIR, else XDG_CACHE_HOME/yoloc or ~/.cache/yoloc"}
+#define CLI_ROW_LAYERS(S) \
+    {.name = "layers", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, layers), \
+     .help = "add the output of every yaml row but the head's, as layer.I or layer.I.P"}
+#define CLI_ROW_NO_FAST(S) \
+    {.name = "no-fast", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, no_fast), \
+     .help = "generic code only, no fast kernel families"}
+#define CLI_ROW_CHECKED(S) \
+    {.name = "checked", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, checked), \
+     .help = "the code checks the bounds of every access"}
 #define CLI_ROWS_PASSES(S) \
     {.name = "verify-each", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, verify_each), \
      .help = "verify the IR after each pass"}, \
