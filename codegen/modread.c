@@ -139,6 +139,10 @@ static int read_meta(struct yir_arena *a, struct yir_diags *d, struct cg_modview
                                .max_det = m.max_det,
                                .conf = m.conf,
                                .iou = m.iou,
+                               .coefficients = m.coefficients,
+                               .points = m.points,
+                               .point_dims = m.point_dims,
+                               .angles = m.angles,
                                .names = names,
                                .weights_digest = {m.weights_digest[0], m.weights_digest[1]}};
     return 0;

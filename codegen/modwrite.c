@@ -83,6 +83,10 @@ static void write_meta(struct writer *w)
                           .iou = m->iou,
                           .weights_from = string(w, m->weights_from),
                           .options = string(w, m->options),
+                          .coefficients = m->coefficients,
+                          .points = m->points,
+                          .point_dims = m->point_dims,
+                          .angles = m->angles,
                           .weights_digest = {m->weights_digest[0], m->weights_digest[1]}};
     put(w, new_part(w, YM_META), &out, sizeof out);
     struct part *names = new_part(w, YM_NAMES);

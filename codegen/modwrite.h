@@ -7,6 +7,7 @@
 struct cg_meta { /* struct ym_meta with its strings */
     const char *model, *task, *weights_from, *options;
     int head, letterbox, nc, height, width, max_batch, stride, max_det;
+    int coefficients, points, point_dims, angles;
     float conf, iou;
     const char *const *names; /* nc */
     uint64_t weights_digest[2];

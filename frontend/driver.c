@@ -393,6 +393,10 @@ static struct cg_meta meta_of(struct call *k, const struct source *s)
                           .max_det = m->max_det,
                           .conf = m->conf,
                           .iou = m->iou,
+                          .coefficients = m->nm,
+                          .points = m->kpts,
+                          .point_dims = m->kpt_dims,
+                          .angles = strcmp(m->task, "obb") == 0,
                           .names = m->names};
     if (s->w) memcpy(out.weights_digest, s->w->digest, sizeof out.weights_digest);
     return out;

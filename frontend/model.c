@@ -450,7 +450,7 @@ static const struct fe_model *describe_result(const struct build *b, const struc
         .nm = l->head.nm,
         .kpts = l->head.kpts,
         .kpt_dims = l->head.kpt_dims,
-        .head = l->head.task || l->head.one2one ? FE_HEAD_NONE : l->head.kind,
+        .head = l->head.one2one ? FE_HEAD_BEST : l->head.kind,
         .nc = (int)l->nc,
         .nl = l->head.nl,
         .reg_max = l->head.reg_max,

@@ -27,7 +27,7 @@ struct fe_model_opts {
     bool one2one;                    /* of a head with two sets of branches, the one without suppression of overlaps */
 };
 
-enum fe_head { FE_HEAD_NONE, FE_HEAD_FREE, FE_HEAD_ANCHOR, FE_HEAD_X }; /* as yolort_head */
+enum fe_head { FE_HEAD_NONE, FE_HEAD_FREE, FE_HEAD_ANCHOR, FE_HEAD_X, FE_HEAD_BEST }; /* as yolort_head */
 
 struct fe_layer { /* a row of the description */
     int index;
@@ -47,7 +47,7 @@ struct fe_model {
     struct yir_func *func; /* un-fused fp32; input `images`; outputs `decoded` and what the head gives */
     const char *name;      /* "yolov8n" */
     const char *task;      /* "detect", "segment", "pose", "obb", "classify", "semantic", "depth" */
-    enum fe_head head;     /* NONE where rows of `decoded` are more than a box and its classes, or need no suppression */
+    enum fe_head head;     /* NONE: no boxes; BEST: no overlaps to suppress */
     bool one2one;          /* `decoded` is [n, 4+nc+extra, A] with corners, of which the best are taken: no overlaps */
     int nm, kpts, kpt_dims; /* mask coefficients; keypoints and numbers of each; 0 in other tasks */
     int nc, nl, reg_max, stride_max, na;

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define YM_MAGIC "YOLOCMOD"
-#define YM_FORMAT 2u
+#define YM_FORMAT 3u
 #define YM_BYTE_ORDER 0x01020304u
 #define YM_ALIGN 64u
 #define YM_MAX_RANK 6
@@ -77,6 +77,9 @@ struct ym_meta {
     float conf, iou;
     uint32_t weights_from;      /* string: where the weights came from, without folders */
     uint32_t options;           /* string: compile options in canonical order, for re-targeting */
+    /* What a row of `decoded` ends with, after the scores: mask coefficients; keypoints of 2 or 3 numbers each (0: no
+     * keypoints); 1 angle. */
+    int32_t coefficients, points, point_dims, angles;
     uint64_t weights_digest[2];
 };
 

@@ -1,11 +1,15 @@
 #include "check.h"
 #include "opts.h"
+#include "rotate.h"
 #include "yolort.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
+enum { MOST_EXTRA = 1 << 20 };
+enum { MOST_ROTATED = 30000 }; /* candidates that are compared with each other */
+enum { MOST_BEST = 300 }; /* rows that a head without suppression gives out at most */
 enum { BLOCK = 512 }; /* rows whose best classes are sought together: their state stays in the first cache */
 
 /*
@@ -132,12 +136,19 @@ static void scan_anchor(struct candidates *c, const struct scan *s)
     }
 }
 
+static int is_across(yolort_head head)
+{
+    return head == YOLORT_HEAD_FREE || head == YOLORT_HEAD_BEST;
+}
+
 static yolort_detection box_at(const struct scan *s, uint64_t key, int32_t cls)
 {
     size_t row = (uint32_t)key;
-    size_t step = s->head == YOLORT_HEAD_FREE ? s->rows : 1;
-    const float *p = s->data + (s->head == YOLORT_HEAD_FREE ? row : row * s->stride);
+    size_t step = is_across(s->head) ? s->rows : 1;
+    const float *p = s->data + (is_across(s->head) ? row : row * s->stride);
     float w = p[2 * step] / 2, h = p[3 * step] / 2;
+    if (s->head == YOLORT_HEAD_BEST && !s->opts.rotated)
+        return (yolort_detection){p[0], p[step], p[2 * step], p[3 * step], score_of(key), cls, (int32_t)row};
     return (yolort_detection){
         .x1 = p[0] - w,
         .y1 = p[step] - h,
@@ -195,17 +206,106 @@ static size_t suppress(struct candidates *c, const struct scan *s, yolort_detect
     return n;
 }
 
+static struct rt_rotated rotated_at(const struct scan *s, size_t row)
+{
+    size_t step = is_across(s->head) ? s->rows : 1, last = s->stride - 1;
+    const float *p = s->data + (is_across(s->head) ? row : row * s->stride);
+    if (is_across(s->head)) last--; /* no objectness */
+    return rt_rotated_of((double)p[0], (double)p[step], (double)p[2 * step], (double)p[3 * step],
+                         (double)p[last * step]);
+}
+
+/* Turned boxes yield to every better one, also to those that were suppressed themselves, as Ultralytics does it. What was
+ * taken out of the heap lies behind it. */
+static size_t suppress_rotated(struct candidates *c, const struct scan *s, yolort_detection *out, size_t limit)
+{
+    size_t n = 0, all = c->n;
+    heapify(c);
+    while (n < limit && c->n && all - c->n < MOST_ROTATED) {
+        uint64_t key = pop(c);
+        size_t row = (uint32_t)key;
+        struct rt_rotated box = rotated_at(s, row);
+        int worse = 0;
+        for (size_t i = all; i-- > c->n + 1 && !worse;) {
+            size_t other = (uint32_t)c->key[i];
+            if (!s->opts.agnostic && c->cls[other] != c->cls[row]) continue;
+            struct rt_rotated better = rotated_at(s, other);
+            worse = rt_rotated_overlap(&better, &box) >= (double)s->opts.iou;
+        }
+        c->key[c->n] = key;
+        if (!worse) out[n++] = box_at(s, key, c->cls[row]);
+    }
+    return n;
+}
+
+struct best {
+    uint64_t key[MOST_BEST]; /* a heap, the worst at the root: complements of the keys above */
+    int32_t cls[MOST_BEST];
+    size_t n, limit;
+};
+
+static void offer(struct best *b, uint64_t key, int32_t cls)
+{
+    size_t at = b->n;
+    if (at == b->limit && (!at || ~key <= b->key[0])) return;
+    if (at < b->limit) {
+        b->n++;
+        for (; at > 0 && b->key[(at - 1) / 2] > ~key; at = (at - 1) / 2) {
+            b->key[at] = b->key[(at - 1) / 2];
+            b->cls[at] = b->cls[(at - 1) / 2];
+        }
+    } else {
+        at = 0;
+        for (size_t child; (child = 2 * at + 1) < b->n; at = child) {
+            if (child + 1 < b->n && b->key[child + 1] < b->key[child]) child++;
+            if (~key <= b->key[child]) break;
+            b->key[at] = b->key[child];
+            b->cls[at] = b->cls[child];
+        }
+    }
+    b->key[at] = ~key;
+    b->cls[at] = cls;
+}
+
+/* The best scores of all rows and classes; a row may come more than once. In each step of such a head the rows with the best
+ * class are taken first: those hold the best scores. */
+static size_t take_best(const struct scan *s, yolort_detection *out, size_t limit)
+{
+    struct best b = {.limit = limit < MOST_BEST ? limit : MOST_BEST};
+    if (b.limit > s->rows) b.limit = s->rows;
+    for (int k = 0; k < s->nc; k++) {
+        const float *score = s->data + (4 + (size_t)k) * s->rows;
+        if (s->opts.classes && !s->opts.classes[k]) continue;
+        for (size_t r = 0; r < s->rows; r++)
+            if (score[r] > s->opts.conf) offer(&b, key_of(score[r], r), k);
+    }
+    size_t n = b.n;
+    for (size_t i = 0; i < n; i++) { /* few: the best of what is left goes next */
+        size_t best = i;
+        for (size_t k = i + 1; k < n; k++)
+            if (b.key[k] > b.key[best] || (b.key[k] == b.key[best] && b.cls[k] < b.cls[best])) best = k;
+        uint64_t key = b.key[best];
+        int32_t cls = b.cls[best];
+        b.key[best] = b.key[i];
+        b.cls[best] = b.cls[i];
+        out[i] = box_at(s, ~key, cls);
+    }
+    return n;
+}
+
 /* The rows' floats have to fit the address space. */
 static yolort_status check_shape(const struct scan *s)
 {
     size_t bytes;
-    if (!RT_HOLDS(NMS_HEAD, s->head >= YOLORT_HEAD_FREE && s->head <= YOLORT_HEAD_X)) return YOLORT_ARG;
+    if (!RT_HOLDS(NMS_HEAD, s->head >= YOLORT_HEAD_FREE && s->head <= YOLORT_HEAD_BEST)) return YOLORT_ARG;
     if (!RT_HOLDS(NMS_CLASSES, s->nc >= 1)) return YOLORT_ARG;
     if (!RT_HOLDS(NMS_ROWS, s->rows <= (size_t)INT32_MAX)) return YOLORT_ARG;
     if (!RT_HOLDS(NMS_BYTES, !__builtin_mul_overflow(s->rows, s->stride * sizeof(float), &bytes)))
         return YOLORT_ARG;
     const yolort_nms_opts *o = &s->opts;
     if (!RT_HOLDS(NMS_NAN, !isnan(o->conf) && !isnan(o->iou))) return YOLORT_ARG;
+    if (!RT_HOLDS(NMS_EXTRA, o->extra >= 0 && o->extra <= MOST_EXTRA && (!o->rotated || o->extra >= 1)))
+        return YOLORT_ARG;
     return RT_HOLDS(NMS_MAX_DET, o->max_det >= 0) ? YOLORT_OK : YOLORT_ARG;
 }
 
@@ -218,21 +318,26 @@ yolort_status yolort_nms(const float *data, size_t rows, int nc, yolort_head hea
     if (!RT_HOLDS(NMS_ALIGN, (uintptr_t)work % sizeof(uint64_t) == 0)) return YOLORT_ARG;
     yolort_nms_opts_init(&s.opts, sizeof s.opts);
     if (opts && rt_opts_read(&s.opts, sizeof s.opts, opts)) return YOLORT_ARG;
+    s.stride += (size_t)s.opts.extra;
     yolort_status status = check_shape(&s);
     if (status) return status;
     uint64_t *key = work;
     struct candidates c = {key, (int32_t *)(void *)(key + rows), 0};
     size_t limit = (size_t)s.opts.max_det < capacity ? (size_t)s.opts.max_det : capacity;
+    if (head == YOLORT_HEAD_BEST) {
+        *count = take_best(&s, out, limit);
+        return YOLORT_OK;
+    }
     if (rows && head == YOLORT_HEAD_FREE)
         scan_free(&c, &s);
     else if (rows)
         scan_anchor(&c, &s);
-    *count = suppress(&c, &s, out, limit);
+    *count = s.opts.rotated ? suppress_rotated(&c, &s, out, limit) : suppress(&c, &s, out, limit);
     return YOLORT_OK;
 }
 
 /* Not a number becomes a border: the result is always in the picture. */
-static float to_source(float v, int pad, double scale, int side)
+float rt_to_source(float v, int pad, double scale, int side)
 {
     float x = (float)(((double)v - pad) / scale);
     return fmaxf(0, fminf(x, (float)side));
@@ -245,19 +350,25 @@ static int is_centered(const yolort_placement *p)
     return p->right - p->left <= 1 && p->bottom - p->top <= 1 && (!room_x || !room_y);
 }
 
+yolort_placement rt_placement_back(yolort_head head, const yolort_placement *p, int src_width, int src_height)
+{
+    yolort_placement again;
+    if (is_across(head) && is_centered(p) &&
+        !yolort_letterbox_plan(src_width, src_height, p->out_width, p->out_height, YOLORT_SQUARE, 1, 1, &again))
+        return again;
+    return *p;
+}
+
 void yolort_unletterbox(yolort_detection *d, size_t n, yolort_head head, const yolort_placement *p,
                         int src_width, int src_height)
 {
-    yolort_placement again;
     if (!d || !p) return;
-    if (head == YOLORT_HEAD_FREE && is_centered(p) &&
-        !yolort_letterbox_plan(src_width, src_height, p->out_width, p->out_height, YOLORT_SQUARE, 1, 1,
-                               &again))
-        p = &again;
+    yolort_placement again = rt_placement_back(head, p, src_width, src_height);
+    p = &again;
     for (size_t i = 0; i < n; i++) {
-        d[i].x1 = to_source(d[i].x1, p->left, p->scale_x, src_width);
-        d[i].y1 = to_source(d[i].y1, p->top, p->scale_y, src_height);
-        d[i].x2 = to_source(d[i].x2, p->left, p->scale_x, src_width);
-        d[i].y2 = to_source(d[i].y2, p->top, p->scale_y, src_height);
+        d[i].x1 = rt_to_source(d[i].x1, p->left, p->scale_x, src_width);
+        d[i].y1 = rt_to_source(d[i].y1, p->top, p->scale_y, src_height);
+        d[i].x2 = rt_to_source(d[i].x2, p->left, p->scale_x, src_width);
+        d[i].y2 = rt_to_source(d[i].y2, p->top, p->scale_y, src_height);
     }
 }

@@ -9,6 +9,7 @@
 #define MAX_SCRATCH_BYTES (1ull << 32)
 #define MAX_UNITS         (1ll << 40) /* of one image; times YM_MAX_BATCH it is still far from overflow */
 enum { MAX_SIDE = 65535, MAX_CLASSES = 65536, MAX_STRIDE = 65536, MAX_DET_LIMIT = 1 << 24 };
+enum { MAX_COEFFICIENTS = 4096, MAX_POINTS = 1024 }; /* of a row, as the front end takes them */
 
 size_t rt_dtype_size(uint32_t dtype)
 {
@@ -63,7 +64,7 @@ static int is_fraction(double v)
 static yolort_status check_meta_numbers(const struct ym_meta *m, const struct rt_error *e)
 {
     int boxes = m->head != YOLORT_HEAD_NONE;
-    RT_CHECK(e, FORMAT, MOD_META_HEAD, m->head <= YOLORT_HEAD_X, "META: head %u", m->head);
+    RT_CHECK(e, FORMAT, MOD_META_HEAD, m->head <= YOLORT_HEAD_BEST, "META: head %u", m->head);
     RT_CHECK(e, FORMAT, MOD_META_LETTERBOX, m->letterbox <= YOLORT_TOPLEFT, "META: letterbox %u",
              m->letterbox);
     RT_CHECK(e, FORMAT, MOD_META_CLASSES, within(m->nc, boxes, MAX_CLASSES), "META: %d classes", m->nc);
@@ -76,7 +77,19 @@ static yolort_status check_meta_numbers(const struct ym_meta *m, const struct rt
              m->max_det);
     RT_CHECK(e, FORMAT, MOD_META_FRACTION, is_fraction(m->conf) && is_fraction(m->iou),
              "META: conf %g, iou %g", (double)m->conf, (double)m->iou);
+    RT_CHECK(e, FORMAT, MOD_META_EXTRAS,
+             within(m->coefficients, 0, MAX_COEFFICIENTS) && within(m->points, 0, MAX_POINTS) &&
+                 within(m->angles, 0, 1) && (m->points ? within(m->point_dims, 2, 3) : m->point_dims == 0),
+             "META: %d coefficients, %d points of %d numbers, %d angles", m->coefficients, m->points, m->point_dims,
+             m->angles);
     return YOLORT_OK;
+}
+
+/* Numbers of a row of `decoded`. */
+static int64_t row_width(const struct ym_meta *m)
+{
+    int across = m->head == YOLORT_HEAD_FREE || m->head == YOLORT_HEAD_BEST;
+    return (across ? 4 : 5) + (int64_t)m->nc + m->coefficients + (int64_t)m->points * m->point_dims + m->angles;
 }
 
 static yolort_status check_names(struct rt_tables *t, const struct rt_error *e)
@@ -219,15 +232,15 @@ static yolort_status check_known_io(const struct rt_tables *t, const struct ym_i
                                     const struct rt_error *e)
 {
     const char *name = t->strings + io->name;
-    int64_t row = (t->meta->head == YOLORT_HEAD_FREE ? 4 : 5) + (int64_t)t->meta->nc;
+    int64_t row = row_width(t->meta);
+    int across = t->meta->head == YOLORT_HEAD_FREE || t->meta->head == YOLORT_HEAD_BEST;
     int input = !(io->flags & YM_IO_OUTPUT);
     if (!strcmp(name, "input_u8"))
         RT_CHECK(e, FORMAT, MOD_IO_PICTURE,
                  input && has_shape(io, YOLORT_U8, t->target->height, t->target->width, 3),
                  "IO: input_u8 is no picture of %d x %d", t->target->width, t->target->height);
     if (strcmp(name, "decoded") || t->meta->head == YOLORT_HEAD_NONE) return YOLORT_OK;
-    int fits = t->meta->head == YOLORT_HEAD_FREE ? has_shape(io, YOLORT_F32, row, YM_ANY, 0)
-                                                 : has_shape(io, YOLORT_F32, YM_ANY, row, 0);
+    int fits = across ? has_shape(io, YOLORT_F32, row, YM_ANY, 0) : has_shape(io, YOLORT_F32, YM_ANY, row, 0);
     RT_CHECK(e, FORMAT, MOD_IO_DECODED, !input && fits,
              "IO: decoded does not hold rows of %" PRId64 " numbers", row);
     return YOLORT_OK;

@@ -100,12 +100,13 @@ YOLORT_API int yolort_io_find(const yolort_module *m, const char *name);     /* 
 
 typedef enum yolort_letterbox_mode { YOLORT_SQUARE = 0, YOLORT_RECT = 1, YOLORT_TOPLEFT = 2 } yolort_letterbox_mode;
 
-/* How the rows of `decoded` are laid out. */
+/* How the rows of `decoded` are laid out. Other numbers of yolort_info follow the class scores. */
 typedef enum yolort_head {
     YOLORT_HEAD_NONE = 0,
     YOLORT_HEAD_FREE = 1,   /* [N, 4+nc, A]: cx, cy, w, h, class scores */
     YOLORT_HEAD_ANCHOR = 2, /* [N, A, 5+nc]: cx, cy, w, h, objectness, class scores */
-    YOLORT_HEAD_X = 3       /* as HEAD_ANCHOR, YOLOX */
+    YOLORT_HEAD_X = 3,      /* as HEAD_ANCHOR, YOLOX */
+    YOLORT_HEAD_BEST = 4    /* as HEAD_FREE, but x1, y1, x2, y2, and no overlaps to suppress; with an angle cx, cy, w, h */
 } yolort_head;
 
 typedef struct yolort_info {
@@ -121,6 +122,9 @@ typedef struct yolort_info {
     float conf, iou;        /* defaults of this model */
     const char *const *names; /* nc class names */
     size_t arena_bytes, constant_bytes, code_bytes;
+    int coefficients;         /* of masks, after the class scores; 0 without */
+    int points, point_dims;   /* keypoints, and numbers of each: x, y and, of 3, how visible it is; 0 without */
+    int angles;               /* 1: an angle in radians, by which the box is turned */
 } yolort_info;
 
 YOLORT_API const yolort_info *yolort_module_info(const yolort_module *m);
@@ -218,13 +222,18 @@ typedef struct yolort_nms_opts {
     int max_det;
     int agnostic;          /* suppress across classes */
     const uint8_t *classes; /* NULL: all; else nc bytes, 0: drop detections of this class */
+    int extra;             /* numbers of a row after its class scores: yolort_extra_count */
+    int rotated;           /* 1: the last of these is an angle; overlaps are of turned boxes, compared with >= */
 } yolort_nms_opts;
 
-YOLORT_API void yolort_nms_opts_init(yolort_nms_opts *o, size_t size); /* 0.25, 0.45, 300, 0, NULL */
+YOLORT_API void yolort_nms_opts_init(yolort_nms_opts *o, size_t size); /* 0.25, 0.45, 300, 0, NULL, 0, 0 */
 
 /* Rows of `decoded` of one image, `rows` of them: for YOLORT_HEAD_FREE element c of row r at data[c * rows + r], else at
  * data[r * (5 + nc) + c]. Order: score descending, then row ascending; NaN scores are dropped. `work` is caller's memory of
- * yolort_nms_work_size(rows) bytes, 8-byte aligned. Writes at most min(max_det, capacity), counts in *count. */
+ * yolort_nms_work_size(rows) bytes, 8-byte aligned. Writes at most min(max_det, capacity), counts in *count.
+ * YOLORT_HEAD_BEST: no box is suppressed, each row and class is a detection, at most min(300, rows) of them.
+ * Turned boxes: overlap is 1 minus the Hellinger distance of the boxes taken as normal distributions; a box yields to every
+ * better one of its class, kept or not, among the 30000 best. */
 YOLORT_API size_t yolort_nms_work_size(size_t rows);
 YOLORT_API yolort_status yolort_nms(const float *data, size_t rows, int nc, yolort_head head,
                                     const yolort_nms_opts *opts, void *work, yolort_detection *out, size_t capacity,
@@ -236,6 +245,61 @@ YOLORT_API yolort_status yolort_nms(const float *data, size_t rows, int nc, yolo
  * come out up to a pixel apart. */
 YOLORT_API void yolort_unletterbox(yolort_detection *d, size_t n, yolort_head head, const yolort_placement *p,
                                    int src_width, int src_height);
+
+/* --- what detections have beside boxes -------------------------------------------------------------------------- */
+
+/* Numbers of a row of `decoded` after the class scores: coefficients + points * point_dims + angles. */
+YOLORT_API size_t yolort_extra_count(const yolort_info *info);
+
+/* Those of one row (of `rows`) of one image, in that order. */
+YOLORT_API yolort_status yolort_extra(const float *data, size_t rows, const yolort_info *info, int32_t row, float *out);
+
+/* n points, `dims` floats each that begin with x and y, back to source pixels, as yolort_unletterbox does it. */
+YOLORT_API void yolort_unletterbox_points(float *point, size_t n, int dims, yolort_head head, const yolort_placement *p,
+                                          int src_width, int src_height);
+
+/* A turned box in source pixels, not clipped. From the centre its first edge, w long, points to (cos, sin) of the angle, with y
+ * downwards; 0 <= angle < pi / 2. Corners in order around it, the first at +w, +h. */
+typedef struct yolort_turned {
+    float cx, cy, w, h, angle;
+    float corner[4][2];
+} yolort_turned;
+
+/* The turned box of d->row; d's corners become those of the upright box around it, clipped to the source. ARG unless
+ * info->angles is 1. */
+YOLORT_API yolort_status yolort_turn(const float *data, size_t rows, const yolort_info *info, const yolort_placement *p,
+                                     int src_width, int src_height, yolort_detection *d, yolort_turned *out);
+
+/* `proto` of one image. */
+typedef struct yolort_proto {
+    const float *data;      /* [count, height, width], a quarter of the network's input */
+    int count, height, width;
+} yolort_proto;
+
+YOLORT_API size_t yolort_mask_work_size(const yolort_proto *p); /* 0 for what is none */
+
+/* The mask of a detection, by the count coefficients of its row: src_height rows of src_width bytes, 1 inside. d is in the same
+ * pixels and cuts it: x1 <= x < x2. With the network's own input as the source it is the mask there. As Ultralytics' retina
+ * masks: the letterbox is worked out from the two sizes, the picture lying in the middle. `work`: 4-byte aligned. */
+YOLORT_API yolort_status yolort_mask(const yolort_proto *p, const float *coefficient, const yolort_detection *d,
+                                     int src_width, int src_height, void *work, uint8_t *out, size_t out_bytes);
+
+/* --- classes of whole pictures --------------------------------------------------------------------------------------- */
+
+/* What classifiers take: the shorter side becomes that of the square (bilinear, antialiased, 8 bit, the arithmetic of Pillow),
+ * and its middle is cut out; a target that is no square is filled by the whole picture. dst: height rows of width * 3 bytes,
+ * dense. Allocates working memory; OOM_HOST. */
+YOLORT_API yolort_status yolort_crop(const yolort_image *src, int width, int height, uint8_t *dst, size_t dst_bytes);
+
+typedef struct yolort_class {
+    int32_t cls;
+    float prob;
+} yolort_class;
+
+/* The best of nc probabilities, at most `capacity`: descending, then by class; NaN is left out. */
+YOLORT_API yolort_status yolort_top(const float *prob, int nc, yolort_class *out, size_t capacity, size_t *count);
+
+/* --- all steps at once ------------------------------------------------------------------------------------------------ */
 
 /* Image in, boxes out: letterbox (mode of the module) into the context's own input, run, NMS, source pixels. n images
  * (1 .. max_batch); out holds n * capacity entries, image i at out + i * capacity; counts[i] entries are valid.

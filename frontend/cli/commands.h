@@ -1,5 +1,5 @@
 /* The commands. A command is a row here, a file cmd_<name>.c that defines cli_command_<name>, and nothing
- * else. */
+ * else; cmd_predict.c has two names. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 

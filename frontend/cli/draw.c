@@ -119,20 +119,110 @@ static void draw_label(struct cli_image *im, const struct frame *f, const char *
     draw_text(im, x + pad, y + pad, scale, text, ink);
 }
 
+/* A line of squares of side `thick`; ends far outside are cut by fill. */
+static void draw_line(struct cli_image *im, const float a[2], const float b[2], int thick, const uint8_t rgb[3])
+{
+    double x0 = (double)a[0], y0 = (double)a[1], dx = (double)b[0] - x0, dy = (double)b[1] - y0;
+    double far = fmax(fabs(dx), fabs(dy)), limit = 2.0 * (im->width + im->height);
+    if (!(far <= limit) || !(fabs(x0) <= limit) || !(fabs(y0) <= limit))
+        return; /* also for NaN */
+    int steps = (int)far + 1;
+    for (int i = 0; i <= steps; i++) {
+        long x = lrint(x0 + dx * i / steps) - thick / 2, y = lrint(y0 + dy * i / steps) - thick / 2;
+        fill(im, x, y, x + thick, y + thick, rgb);
+    }
+}
+
+/* Halfway to the colour. */
+static void draw_mask(struct cli_image *im, const struct cli_rle *m, const uint8_t rgb[3])
+{
+    size_t i = 0, height = (size_t)im->height;
+    if (m->width != im->width || m->height != im->height)
+        return;
+    for (size_t k = 0; k < m->n; i += m->count[k++])
+        for (size_t at = i; k % 2 && at < i + m->count[k]; at++) {
+            uint8_t *p = im->rgb + 3 * (at % height * (size_t)im->width + at / height);
+            for (int c = 0; c < 3; c++)
+                p[c] = (uint8_t)((p[c] + rgb[c]) / 2);
+        }
+}
+
+/* Joints of COCO's 17 points of a body. */
+static const uint8_t limbs[][2] = {{15, 13}, {13, 11}, {16, 14}, {14, 12}, {11, 12}, {5, 11}, {6, 12}, {5, 6}, {5, 7}, {6, 8},
+                                   {7, 9},   {8, 10},  {1, 2},   {0, 1},   {0, 2},   {1, 3},  {2, 4},  {3, 5}, {4, 6}};
+enum { BODY_POINTS = 17 };
+
+static int is_visible(const float *p, int dims)
+{
+    return dims < 3 || p[2] >= 0.5f;
+}
+
+static void draw_points(struct cli_image *im, const struct cli_record *r, size_t i, int thick, const uint8_t rgb[3])
+{
+    const float *p = r->points + i * (size_t)r->npoint * (size_t)r->point_dims;
+    for (size_t k = 0; r->npoint == BODY_POINTS && k < sizeof limbs / sizeof *limbs; k++) {
+        const float *a = p + limbs[k][0] * r->point_dims, *b = p + limbs[k][1] * r->point_dims;
+        if (is_visible(a, r->point_dims) && is_visible(b, r->point_dims))
+            draw_line(im, a, b, thick, rgb);
+    }
+    for (int k = 0; k < r->npoint; k++, p += r->point_dims) {
+        uint8_t own[3];
+        cli_class_colour(k, own);
+        if (is_visible(p, r->point_dims))
+            draw_line(im, p, p, 3 * thick, own);
+    }
+}
+
+static void draw_shape(struct cli_image *im, const struct cli_record *r, size_t i, const uint8_t rgb[3])
+{
+    struct frame f = frame_of(im, &r->d[i]);
+    if (r->masks)
+        draw_mask(im, &r->masks[i], rgb);
+    for (int k = 0; r->turned && k < 4; k++)
+        draw_line(im, r->turned[i].corner[k], r->turned[i].corner[(k + 1) % 4], f.thick, rgb);
+    if (!r->turned)
+        draw_frame(im, &f, rgb);
+    if (r->points)
+        draw_points(im, r, i, f.thick, rgb);
+}
+
+static void draw_classes(struct cli_image *im, const struct cli_record *r)
+{
+    yolort_detection d = {.x1 = 0};
+    struct frame f = frame_of(im, &d);
+    long line = (CLI_FONT_HEIGHT + 2) * f.scale;
+    for (size_t i = 0; i < r->ntop; i++) {
+        char label[MAX_LABEL];
+        uint8_t rgb[3];
+        d.cls = r->top[i].cls;
+        d.score = r->top[i].prob;
+        make_label(label, sizeof label, &d, r->names, r->nc);
+        cli_class_colour(d.cls, rgb);
+        f.y0 = ((long)i + 1) * line - f.thick; /* its lower edge */
+        draw_label(im, &f, label, rgb);
+    }
+}
+
+void cli_draw_record(struct cli_image *im, const struct cli_record *r)
+{
+    uint8_t rgb[3];
+    for (size_t i = r->n; i-- > 0;) {
+        cli_class_colour(r->d[i].cls, rgb);
+        draw_shape(im, r, i, rgb);
+    }
+    for (size_t i = r->n; i-- > 0;) {
+        struct frame f = frame_of(im, &r->d[i]);
+        char label[MAX_LABEL];
+        make_label(label, sizeof label, &r->d[i], r->names, r->nc);
+        cli_class_colour(r->d[i].cls, rgb);
+        draw_label(im, &f, label, rgb);
+    }
+    draw_classes(im, r);
+}
+
 void cli_draw_detections(struct cli_image *im, const yolort_detection *d, size_t n, const char *const *names,
                          int nc)
 {
-    uint8_t rgb[3];
-    for (size_t i = n; i-- > 0;) {
-        struct frame f = frame_of(im, &d[i]);
-        cli_class_colour(d[i].cls, rgb);
-        draw_frame(im, &f, rgb);
-    }
-    for (size_t i = n; i-- > 0;) {
-        struct frame f = frame_of(im, &d[i]);
-        char label[MAX_LABEL];
-        make_label(label, sizeof label, &d[i], names, nc);
-        cli_class_colour(d[i].cls, rgb);
-        draw_label(im, &f, label, rgb);
-    }
+    struct cli_record r = {.d = d, .n = n, .names = names, .nc = nc};
+    cli_draw_record(im, &r);
 }

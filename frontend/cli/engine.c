@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void cli_device_opts(yolort_context_opts *o, const struct cli_device *d)
 {
@@ -36,13 +37,18 @@ int cli_runtime_check(yolort_status s, const char *what, const char *text, struc
     return -1;
 }
 
+static size_t extras_of(const struct cli_engine *g)
+{
+    return yolort_extra_count(g->info);
+}
+
 /* How many rows `decoded` has, and whether their length fits the class count; 0 when it does not. */
 static size_t rows_of(const yolort_info *info, const yolort_io *io)
 {
     if (io->rank != 3 || io->dtype != YOLORT_F32)
         return 0;
-    int across = info->head == YOLORT_HEAD_FREE;
-    int64_t wanted = (across ? 4 : 5) + (int64_t)info->nc;
+    int across = info->head == YOLORT_HEAD_FREE || info->head == YOLORT_HEAD_BEST;
+    int64_t wanted = (across ? 4 : 5) + (int64_t)info->nc + (int64_t)yolort_extra_count(info);
     return io->dim[across ? 1 : 2] == wanted ? (size_t)io->dim[across ? 2 : 1] : 0;
 }
 
@@ -52,26 +58,96 @@ static int is_picture_input(const yolort_io *io, const yolort_info *info)
            io->dim[2] == info->width && io->dim[3] == 3;
 }
 
+static int is_map(const yolort_io *io, const yolort_info *info, int64_t channels)
+{
+    return io->dtype == YOLORT_F32 && io->rank == 4 && io->dim[1] == channels && io->dim[2] == info->height &&
+           io->dim[3] == info->width;
+}
+
+/* What is asked of a module of each task without boxes. */
+static const struct {
+    const char *task, *output;
+    enum cli_answer answer;
+} others[] = {{"classify", "prob", CLI_CLASSES},
+              {"semantic", "logits_x8", CLI_LABELS},
+              {"depth", "depth_x4", CLI_DEPTHS}};
+
+/* The output that holds the answer; -1: there is none. */
+static int find_output(struct cli_engine *g)
+{
+    if (g->info->head != YOLORT_HEAD_NONE)
+        return yolort_io_find(g->module, "decoded");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strcmp(g->info->task, others[i].task) != 0)
+            continue;
+        g->answer = others[i].answer;
+        return yolort_io_find(g->module, others[i].output);
+    }
+    return -1;
+}
+
+/* Whether the output has the shape of the answer; sets nrow. */
+static int fits(struct cli_engine *g, const yolort_io *io)
+{
+    switch (g->answer) {
+    case CLI_BOXES: return (g->nrow = rows_of(g->info, io)) != 0;
+    case CLI_CLASSES: return io->dtype == YOLORT_F32 && io->rank == 2 && io->dim[1] == g->info->nc && g->info->nc > 0;
+    case CLI_LABELS: return g->info->nc > 0 && is_map(io, g->info, g->info->nc);
+    case CLI_DEPTHS: return is_map(io, g->info, 1);
+    }
+    return 0;
+}
+
+static int bind_protos(struct cli_engine *g, const char *name, struct cli_error *e)
+{
+    int at = yolort_io_find(g->module, "proto");
+    const yolort_io *io = at < 0 ? NULL : yolort_io_at(g->module, (size_t)at);
+    if (!io || io->dtype != YOLORT_F32 || io->rank != 4 || io->dim[1] != g->info->coefficients)
+        return cli_fail(e, CLI_MODULE_FILE, "%s: prototypes of masks and coefficients do not fit together", name);
+    g->protos = malloc(io->bytes_per_image);
+    g->masks = calloc(g->capacity, sizeof *g->masks);
+    if (!g->protos || !g->masks)
+        return cli_fail(e, CLI_MEMORY, "%s: out of memory", name);
+    g->proto = (yolort_proto){g->protos, (int)io->dim[1], (int)io->dim[2], (int)io->dim[3]};
+    return cli_runtime_check(yolort_bind(g->context, (size_t)at, g->protos, io->bytes_per_image), name,
+                             yolort_error(g->context), e);
+}
+
+static int bind_boxes(struct cli_engine *g, const char *name, struct cli_error *e)
+{
+    size_t floats = (size_t)g->info->points * (size_t)g->info->point_dims;
+    g->work = malloc(yolort_nms_work_size(g->nrow));
+    g->found = calloc(g->capacity, sizeof *g->found);
+    g->extra = calloc(extras_of(g) + 1, sizeof *g->extra);
+    if (floats)
+        g->points = calloc(g->capacity, floats * sizeof *g->points);
+    if (g->info->angles)
+        g->turned = calloc(g->capacity, sizeof *g->turned);
+    if (!g->work || !g->found || !g->extra || (floats && !g->points) || (g->info->angles && !g->turned))
+        return cli_fail(e, CLI_MEMORY, "%s: out of memory", name);
+    return g->info->coefficients ? bind_protos(g, name, e) : 0;
+}
+
 static int bind(struct cli_engine *g, const char *name, struct cli_error *e)
 {
-    int in = yolort_io_find(g->module, "input_u8"), out = yolort_io_find(g->module, "decoded");
+    int in = yolort_io_find(g->module, "input_u8"), out = find_output(g);
     if (in < 0)
         return cli_fail(e, CLI_RUN,
                         "%s: takes no pictures, which have three channels; `yoloc run` takes its tensors",
                         name);
-    if (out < 0 || g->info->head == YOLORT_HEAD_NONE)
-        return cli_fail(e, CLI_RUN, "%s: finds no boxes (its task is %s)", name, g->info->task);
+    if (out < 0)
+        return cli_fail(e, CLI_RUN, "%s: nothing that is known is to be found with it (its task is %s)", name,
+                        g->info->task);
     const yolort_io *picture = yolort_io_at(g->module, (size_t)in),
                     *rows = yolort_io_at(g->module, (size_t)out);
-    g->nrow = rows_of(g->info, rows);
-    if (!is_picture_input(picture, g->info) || g->nrow == 0)
+    if (!is_picture_input(picture, g->info) || !fits(g, rows))
         return cli_fail(e, CLI_MODULE_FILE, "%s: inputs, outputs and class count do not fit together", name);
     g->picture = malloc(picture->bytes_per_image);
     g->rows = malloc(rows->bytes_per_image);
-    g->work = malloc(yolort_nms_work_size(g->nrow));
-    g->found = calloc(g->capacity, sizeof *g->found);
-    if (!g->picture || !g->rows || !g->work || !g->found)
+    if (!g->picture || !g->rows)
         return cli_fail(e, CLI_MEMORY, "%s: out of memory", name);
+    if (g->answer == CLI_BOXES && bind_boxes(g, name, e) != 0)
+        return -1;
     yolort_status s = yolort_bind(g->context, (size_t)in, g->picture, picture->bytes_per_image);
     if (s == YOLORT_OK)
         s = yolort_bind(g->context, (size_t)out, g->rows, rows->bytes_per_image);
@@ -92,30 +168,107 @@ int cli_engine_open(struct cli_engine *g, yolort_module *m, struct cli_modfile *
     return rc;
 }
 
+static void drop_masks(struct cli_engine *g)
+{
+    for (size_t i = 0; i < g->nmask; i++)
+        cli_rle_free(&g->masks[i]);
+    g->nmask = 0;
+}
+
 void cli_engine_close(struct cli_engine *g)
 {
     yolort_context_free(g->context);
     yolort_module_free(g->module);
+    drop_masks(g);
     free(g->picture);
     free(g->rows);
     free(g->work);
     free(g->found);
+    free(g->extra);
+    free(g->points);
+    free(g->turned);
+    free(g->protos);
+    free(g->masks);
+    free(g->map);
     cli_modfile_free(&g->file);
     *g = (struct cli_engine){.module = NULL};
 }
 
-int cli_engine_detect(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
-                      const yolort_nms_opts *nms, size_t *count, struct cli_error *e)
+/* --- a picture --- */
+
+/* Of the detections, in one working memory: its masks are as large as the picture. */
+static yolort_status find_masks(struct cli_engine *g, const struct cli_image *im, size_t n)
+{
+    size_t bytes = (size_t)im->width * (size_t)im->height;
+    void *work = malloc(yolort_mask_work_size(&g->proto));
+    uint8_t *mask = malloc(bytes);
+    yolort_status s = work && mask ? YOLORT_OK : YOLORT_OOM_HOST;
+    for (size_t i = 0; i < n && s == YOLORT_OK; i++) {
+        s = yolort_extra(g->rows, g->nrow, g->info, g->found[i].row, g->extra);
+        if (s == YOLORT_OK)
+            s = yolort_mask(&g->proto, g->extra, &g->found[i], im->width, im->height, work, mask, bytes);
+        if (s == YOLORT_OK && cli_rle_new(&g->masks[i], mask, im->width, im->height) != 0)
+            s = YOLORT_OOM_HOST;
+        g->nmask = i + 1;
+    }
+    free(work);
+    free(mask);
+    return s;
+}
+
+static yolort_status find_points(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p, size_t n)
+{
+    size_t floats = (size_t)g->info->points * (size_t)g->info->point_dims;
+    for (size_t i = 0; i < n; i++) {
+        yolort_status s = yolort_extra(g->rows, g->nrow, g->info, g->found[i].row, g->extra);
+        if (s != YOLORT_OK)
+            return s;
+        memcpy(g->points + i * floats, g->extra + g->info->coefficients, floats * sizeof *g->points);
+    }
+    yolort_unletterbox_points(g->points, n * (size_t)g->info->points, g->info->point_dims, g->info->head, p, im->width,
+                              im->height);
+    return YOLORT_OK;
+}
+
+static yolort_status find_turned(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p, size_t n)
+{
+    yolort_status s = YOLORT_OK;
+    for (size_t i = 0; i < n && s == YOLORT_OK; i++)
+        s = yolort_turn(g->rows, g->nrow, g->info, p, im->width, im->height, &g->found[i], &g->turned[i]);
+    return s;
+}
+
+static yolort_status find_boxes(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
+                                const yolort_nms_opts *nms, size_t *count)
+{
+    yolort_nms_opts o = *nms;
+    o.extra = (int)extras_of(g);
+    o.rotated = g->info->angles;
+    yolort_status s = yolort_nms(g->rows, g->nrow, g->info->nc, g->info->head, &o, g->work, g->found, g->capacity, count);
+    if (s != YOLORT_OK)
+        return s;
+    yolort_unletterbox(g->found, *count, g->info->head, p, im->width, im->height);
+    if (g->masks)
+        s = find_masks(g, im, *count);
+    if (s == YOLORT_OK && g->points)
+        s = find_points(g, im, p, *count);
+    return s == YOLORT_OK && g->turned ? find_turned(g, im, p, *count) : s;
+}
+
+int cli_engine_predict(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
+                       const yolort_nms_opts *nms, size_t *count, struct cli_error *e)
 {
     yolort_image source = {im->rgb, im->width, im->height, 0};
-    size_t bytes = (size_t)p->out_width * (size_t)p->out_height * 3;
-    yolort_status s = yolort_letterbox(&source, p, g->picture, bytes);
+    size_t bytes = (size_t)g->info->width * (size_t)g->info->height * 3;
+    drop_masks(g);
+    yolort_status s = g->answer == CLI_CLASSES
+                          ? yolort_crop(&source, g->info->width, g->info->height, g->picture, bytes)
+                          : yolort_letterbox(&source, p, g->picture, bytes);
     if (s == YOLORT_OK)
         s = yolort_run(g->context, 1, NULL);
-    if (s == YOLORT_OK)
-        s = yolort_nms(g->rows, g->nrow, g->info->nc, g->info->head, nms, g->work, g->found, g->capacity,
-                       count);
-    if (s == YOLORT_OK)
-        yolort_unletterbox(g->found, *count, g->info->head, p, im->width, im->height);
+    if (s == YOLORT_OK && g->answer == CLI_BOXES)
+        s = find_boxes(g, im, p, nms, count);
+    else if (s == YOLORT_OK && g->answer == CLI_CLASSES)
+        s = yolort_top(g->rows, g->info->nc, g->top, CLI_TOP, count);
     return cli_runtime_check(s, g->info->model, yolort_error(g->context), e);
 }

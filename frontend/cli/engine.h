@@ -1,21 +1,42 @@
-/* A loaded module made ready to find objects in one picture at a time. */
+/* A loaded module made ready to look at one picture at a time. */
 #ifndef CLI_ENGINE_H
 #define CLI_ENGINE_H
 
 #include "error.h"
 #include "image.h"
 #include "modfile.h"
+#include "rle.h"
+
+/* What a task finds. */
+enum cli_answer {
+    CLI_BOXES,   /* and masks, keypoints or turned boxes */
+    CLI_CLASSES, /* of the whole picture */
+    CLI_LABELS,  /* a class for each pixel */
+    CLI_DEPTHS   /* a number for each pixel */
+};
+
+enum { CLI_TOP = 5 };
 
 struct cli_engine {
     yolort_module *module;
     const yolort_info *info;
     yolort_context *context;
+    enum cli_answer answer;
     uint8_t *picture;           /* the bound input: height * width * 3 */
-    float *rows;                /* the bound output `decoded` */
+    float *rows;                /* the bound output: `decoded`, `prob`, or a map at the size of the input */
     size_t nrow;
     void *work;
     yolort_detection *found;
     size_t capacity;
+    float *extra;               /* of one row */
+    float *points;              /* of each detection, info->points * info->point_dims; NULL: none */
+    yolort_turned *turned;      /* of each detection; NULL: none */
+    yolort_proto proto;         /* data: the bound output; count 0: no masks */
+    float *protos;
+    struct cli_rle *masks;      /* of each detection; NULL: none */
+    size_t nmask;
+    yolort_class top[CLI_TOP];
+    float *map;                 /* CLI_LABELS, CLI_DEPTHS: of the last picture, height * width of it */
     struct cli_modfile file;    /* what the module borrows, unless somebody else keeps it */
 };
 
@@ -40,9 +61,9 @@ int cli_engine_open(struct cli_engine *g, yolort_module *m, struct cli_modfile *
                     const yolort_context_opts *opts, size_t capacity, struct cli_error *e);
 void cli_engine_close(struct cli_engine *g);
 
-/* Letterboxes into g->picture (the placement has the size of the module), runs, selects; g->found holds
- * *count in pixels of the image. */
-int cli_engine_detect(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
-                      const yolort_nms_opts *nms, size_t *count, struct cli_error *e);
+/* Brings the picture into g->picture (the placement has the size of the module; classifiers take the middle instead), runs,
+ * and leaves in g what was found, in pixels of the image; *count: detections, or classes in g->top. */
+int cli_engine_predict(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
+                       const yolort_nms_opts *nms, size_t *count, struct cli_error *e);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
+#include "rle.h"
 #include "runtime/yolort.h"
 #include "text.h"
 
@@ -13,6 +14,14 @@ struct cli_record {
     const char *const *names;
     int nc;
     double ms;                      /* of letterbox, network and selection; below 0: not measured */
+    /* Of each detection, NULL where the task has none: */
+    const float *points;            /* npoint * point_dims */
+    int npoint, point_dims;
+    const yolort_turned *turned;
+    const struct cli_rle *masks;
+    /* Of the whole picture: */
+    const yolort_class *top;        /* NULL: no classes of the picture */
+    size_t ntop;
 };
 
 struct cli_count {
@@ -29,12 +38,17 @@ struct cli_format {
 /* For people. */
 extern const struct cli_format cli_format_table;
 /* {"version":1,"images":[{"path","width","height",
- *  "detections":[{"class","name","score","box":[x1,y1,x2,y2]}]}]} */
+ *  "detections":[{"class","name","score","box":[x1,y1,x2,y2]}]}]}; by the task detections have
+ *   "keypoints":[[x,y] or [x,y,visible]...],
+ *   "obb":{"cx","cy","w","h","angle","corners":[[x,y]...]} in radians, and "box" is the upright box around it,
+ *   "mask":{"size":[height,width],"counts":[...]} in COCO's order (rle.h);
+ *  images of classifiers have no detections but "probs":[{"class","name","prob"}], the best five. */
 extern const struct cli_format cli_format_json;
-/* YOLO's label text: a line "class cx cy w h score" a detection, box relative to the picture. */
+/* YOLO's label text: a line "class cx cy w h score" a detection, relative to the picture; keypoints come before the score, the
+ * four corners of turned boxes stand for the box. Classifiers: "prob name". */
 extern const struct cli_format cli_format_txt;
 /* COCO results: [{"image_id","file_name","category_id","bbox":[x,y,w,h],"score"}]. category_id is the class
- * number; image_id is the number that the file name is made of, else the file name without its ending. */
+ * number; "segmentation" {"size","counts"}, "keypoints", "rbox" and "poly" by the task; image_id is the number that the file name is made of, else the file name without its ending. */
 extern const struct cli_format cli_format_coco;
 
 /* The name of a class, or NULL when there is none. */

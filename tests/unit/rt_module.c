@@ -248,7 +248,12 @@ static const struct fault faults[] = {
     {FIELD(meta.task), BAD_STRING, FORMAT, "META: task"},
     {FIELD(meta.weights_from), BAD_STRING, FORMAT, "META: weights_from"},
     {FIELD(meta.options), 0xffffffff, FORMAT, "META: options"},
-    {FIELD(meta.head), 4, FORMAT, "META: head 4"},
+    {FIELD(meta.head), 5, FORMAT, "META: head 5"},
+    {FIELD(meta.coefficients), NEG(-1), FORMAT, "META: -1 coefficients"},
+    {FIELD(meta.points), 1, FORMAT, "1 points of 0 numbers"},
+    {FIELD(meta.point_dims), 2, FORMAT, "0 points of 2 numbers"},
+    {FIELD(meta.angles), 2, FORMAT, "2 angles"},
+    {FIELD(meta.angles), 1, FORMAT, "decoded does not hold rows of 7"},
     {FIELD(meta.letterbox), 3, FORMAT, "META: letterbox 3"},
     {FIELD(meta.nc), NEG(-1), FORMAT, "META: -1 classes"},
     {FIELD(meta.nc), 0, FORMAT, "META: 0 classes"},
@@ -443,9 +448,9 @@ Test(rt_module, one_sided)
 }
 
 #if defined(__x86_64__)
-/* Format 2 as it was first released, by the digest of a file with no code: who changes the layout must raise YM_FORMAT, and
+/* Format 3 as it was first released, by the digest of a file with no code: who changes the layout must raise YM_FORMAT, and
  * keep this file readable or refused by its number. */
-Test(rt_module, format_2)
+Test(rt_module, format_3)
 {
     static const uint8_t digest[16] = {0x6a, 0x90, 0xef, 0xaa, 0xe3, 0xc4, 0x25, 0xbc,
                                        0x84, 0x0b, 0x4a, 0xea, 0xd5, 0x22, 0x97, 0xd4};
@@ -455,7 +460,7 @@ Test(rt_module, format_2)
     b.without = 1 << YM_CODE;
     uint8_t *bytes = modbuild_finish(&b, &size);
     const struct ym_header *h = (const struct ym_header *)(const void *)bytes;
-    cr_expect_eq(h->format, 2);
+    cr_expect_eq(h->format, 3);
     cr_expect_arr_eq(h->digest, digest, sizeof digest);
     free(bytes);
 }

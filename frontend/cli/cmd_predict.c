@@ -1,4 +1,4 @@
-/* yoloc detect: pictures in, boxes out. */
+/* yoloc predict: pictures in, what is in them out. `detect` is its other name. */
 #include "ahead.h"
 #include "classes.h"
 #include "commands.h"
@@ -64,6 +64,7 @@ struct job {
     yolort_nms_opts nms;
     uint8_t *wanted;            /* by class, or NULL */
     yolort_letterbox_mode mode;
+    int crop;                   /* the middle of pictures is looked at: a classifier */
     int stride, height, width;  /* size asked for */
     struct cli_text text;
     struct cli_count count;
@@ -78,8 +79,8 @@ static int set_nms(struct job *j, const struct cli_args *args, const yolort_info
 {
     const struct options *o = j->o;
     yolort_nms_opts_init(&j->nms, sizeof j->nms);
-    j->nms.conf = cli_given(&cli_command_detect, args, "conf") ? (float)o->conf : info->conf;
-    j->nms.iou = cli_given(&cli_command_detect, args, "iou") ? (float)o->iou : info->iou;
+    j->nms.conf = cli_given(&cli_command_predict, args, "conf") ? (float)o->conf : info->conf;
+    j->nms.iou = cli_given(&cli_command_predict, args, "iou") ? (float)o->iou : info->iou;
     j->nms.max_det = o->max_det ? o->max_det : info->max_det;
     j->nms.agnostic = o->agnostic;
     if (!o->classes)
@@ -96,6 +97,24 @@ static int round_up(int v, int stride)
     return stride > 0 ? (v + stride - 1) / stride * stride : v;
 }
 
+/* Options that mean nothing for the module: a usage error, so that nobody waits for what they do not do. */
+static int refuse_options(struct job *j, const struct cli_args *args, const yolort_info *info)
+{
+    static const struct {
+        const char *option;
+        unsigned char no_boxes, best; /* refused without boxes; for heads that suppress nothing */
+    } table[] = {{"conf", 1, 0}, {"iou", 1, 1}, {"max-det", 1, 0}, {"classes", 1, 0},
+                 {"agnostic", 1, 1}, {"rect", 1, 0}, {"coco", 1, 0}};
+    int none = info->head == YOLORT_HEAD_NONE, best = info->head == YOLORT_HEAD_BEST;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (((none && table[i].no_boxes) || (best && table[i].best)) &&
+            cli_given(&cli_command_predict, args, table[i].option))
+            return cli_fail(j->e, CLI_USAGE, "predict: --%s means nothing for %s (%s%s)", table[i].option, info->model,
+                            info->task, best ? ", one2one: it suppresses no boxes" : "");
+    j->crop = strcmp(info->task, "classify") == 0;
+    return 0;
+}
+
 static int set_size(struct job *j, const yolort_info *info)
 {
     const struct cli_size *s = &j->o->size;
@@ -108,7 +127,7 @@ static int set_size(struct job *j, const yolort_info *info)
     j->mode = info->letterbox == YOLORT_TOPLEFT ? YOLORT_TOPLEFT : j->o->rect ? YOLORT_RECT : YOLORT_SQUARE;
     if (j->o->rect && info->letterbox == YOLORT_TOPLEFT)
         return cli_fail(j->e, CLI_USAGE,
-                        "detect: --rect is not for %s, which pads at the right and the bottom", info->model);
+                        "predict: --rect is not for %s, which pads at the right and the bottom", info->model);
     return 0;
 }
 
@@ -126,7 +145,7 @@ static int open_module(struct job *j, const struct cli_args *args)
         return -1;
     }
     const yolort_info *info = yolort_module_info(m);
-    if (set_nms(j, args, info) != 0 || set_size(j, info) != 0) {
+    if (refuse_options(j, args, info) != 0 || set_nms(j, args, info) != 0 || set_size(j, info) != 0) {
         yolort_module_free(m);
         cli_modfile_free(&file);
         return -1;
@@ -142,7 +161,7 @@ static int open_folders(struct job *j)
     if (o->dump && cli_savedir_open(&j->dump, o->dump, &j->sources, j->e) != 0)
         return -1;
     if (o->save && o->dump && cli_same_file(o->save, o->dump))
-        return cli_fail(j->e, CLI_USAGE, "detect: --save and --dump-input would write the same files");
+        return cli_fail(j->e, CLI_USAGE, "predict: --save and --dump-input would write the same files");
     if (!o->save || !o->txt)
         return 0;
     j->label_folder = cli_path_join(o->save, "labels", "");
@@ -178,31 +197,42 @@ static int save_pictures(struct job *j, const struct cli_source *s, struct cli_i
         return -1;
     if (!j->save.path)
         return 0;
-    cli_draw_detections(im, r->d, r->n, r->names, r->nc);
+    cli_draw_record(im, r);
     return cli_savedir_png(&j->save, s->stem, im, j->e);
 }
 
-static int detect_in(struct job *j, const struct cli_source *s, struct cli_image *im)
+static int predict_in(struct job *j, const struct cli_source *s, struct cli_image *im)
 {
     yolort_placement p;
     struct cli_engine *g;
-    size_t n;
+    size_t n = 0;
     yolort_status plan =
         yolort_letterbox_plan(im->width, im->height, j->width, j->height, j->mode, j->stride, 1, &p);
     if (cli_runtime_check(plan, s->path, NULL, j->e) != 0)
         return -1;
+    if (j->crop) {
+        p.out_height = j->height;
+        p.out_width = j->width;
+    }
     if (cli_shapes_get(&j->shapes, p.out_height, p.out_width, &g, j->e) != 0)
         return -1;
     double start = cli_seconds();
-    if (cli_engine_detect(g, im, &p, &j->nms, &n, j->e) != 0)
+    if (cli_engine_predict(g, im, &p, &j->nms, &n, j->e) != 0)
         return -1;
-    struct cli_record r = {s->path, im->width, im->height, g->found, n, g->info->names, g->info->nc,
-                           (cli_seconds() - start) * 1e3};
+    struct cli_record r = {.path = s->path, .width = im->width, .height = im->height, .d = g->found, .n = n,
+                           .names = g->info->names, .nc = g->info->nc, .ms = (cli_seconds() - start) * 1e3,
+                           .points = g->points, .npoint = g->info->points, .point_dims = g->info->point_dims,
+                           .turned = g->turned, .masks = g->masks};
+    if (g->answer == CLI_CLASSES) {
+        r.top = g->top;
+        r.n = 0;
+        r.ntop = n;
+    }
     return save_pictures(j, s, im, g, &r) == 0 ? emit(j, s, &r) : -1;
 }
 
 /* A picture that cannot be read is told and left out; the others are still worth having. */
-static int detect_source(struct job *j, const struct cli_source *s)
+static int predict_source(struct job *j, const struct cli_source *s)
 {
     struct cli_image im;
     if (cli_ahead_load(&j->first, &im, s->path, &j->limits, j->e) != 0) {
@@ -213,17 +243,17 @@ static int detect_source(struct job *j, const struct cli_source *s)
     }
     if (im.damaged)
         cli_warn("%s: damaged JPEG data; the picture may be wrong in places", s->path);
-    int rc = detect_in(j, s, &im);
+    int rc = predict_in(j, s, &im);
     cli_image_free(&im);
     return rc;
 }
 
-static int detect_all(struct job *j)
+static int predict_all(struct job *j)
 {
     j->format->begin(&j->text);
     for (size_t i = 0; i < j->sources.n; i++) {
         cli_progress_step(&j->progress, "picture", i + 1, j->sources.n, j->sources.at[i].path);
-        if (detect_source(j, &j->sources.at[i]) != 0)
+        if (predict_source(j, &j->sources.at[i]) != 0)
             return -1;
     }
     cli_progress_clear(&j->progress);
@@ -261,19 +291,22 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     if (rc == 0)
         rc = open_folders(&j);
     if (rc == 0)
-        rc = detect_all(&j);
+        rc = predict_all(&j);
     close_job(&j);
     return rc;
 }
 
-const struct cli_command cli_command_detect = {
-    .name = "detect",
-    .arguments = "MODULE SOURCE...",
-    .summary = "Finds objects in pictures (JPEG, PNG) or folders of them.",
-    .details =
-        "Boxes are in pixels of the source, upright as its EXIF data says. The exit code is 0 also when "
-        "nothing is found.",
-    .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
-    .min_rest = 2, .max_rest = -1,
-    .run = run,
-};
+#define COMMAND_ROW(text, what)                                                                              \
+    {                                                                                                        \
+        .name = text, .arguments = "MODULE SOURCE...", .summary = what, .details = details,                  \
+        .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),      \
+        .min_rest = 2, .max_rest = -1, .run = run,                                                           \
+    }
+
+static const char details[] =
+    "The module's task decides what is found: boxes, with masks, keypoints or angles; classes of the whole picture. "
+    "Boxes are in pixels of the source, upright as its EXIF data says. The exit code is 0 also when nothing is found.";
+
+const struct cli_command cli_command_predict =
+    COMMAND_ROW("predict", "Looks at pictures (JPEG, PNG) or folders of them, as the module's task is.");
+const struct cli_command cli_command_detect = COMMAND_ROW("detect", "The same as predict.");
