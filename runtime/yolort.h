@@ -299,6 +299,17 @@ typedef struct yolort_class {
 /* The best of nc probabilities, at most `capacity`: descending, then by class; NaN is left out. */
 YOLORT_API yolort_status yolort_top(const float *prob, int nc, yolort_class *out, size_t capacity, size_t *count);
 
+/* --- maps ------------------------------------------------------------------------------------------------------------ */
+
+/* A class for each source pixel: the best of nc logits [nc, out_height, out_width] at the pixel of the network's input that its
+ * middle lies in; NaN is never the best of several. */
+YOLORT_API yolort_status yolort_labels(const float *logits, int nc, const yolort_placement *p, int src_width,
+                                       int src_height, uint16_t *out, size_t out_count);
+
+/* A number for each source pixel, from those of the network's input [out_height, out_width], bilinear. */
+YOLORT_API yolort_status yolort_depths(const float *depth, const yolort_placement *p, int src_width, int src_height,
+                                       float *out, size_t out_count);
+
 /* --- all steps at once ------------------------------------------------------------------------------------------------ */
 
 /* Image in, boxes out: letterbox (mode of the module) into the context's own input, run, NMS, source pixels. n images

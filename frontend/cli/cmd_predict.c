@@ -97,21 +97,24 @@ static int round_up(int v, int stride)
     return stride > 0 ? (v + stride - 1) / stride * stride : v;
 }
 
+enum { CROP = 1, MAP = 2, BEST = 4 };
+
 /* Options that mean nothing for the module: a usage error, so that nobody waits for what they do not do. */
 static int refuse_options(struct job *j, const struct cli_args *args, const yolort_info *info)
 {
     static const struct {
         const char *option;
-        unsigned char no_boxes, best; /* refused without boxes; for heads that suppress nothing */
-    } table[] = {{"conf", 1, 0}, {"iou", 1, 1}, {"max-det", 1, 0}, {"classes", 1, 0},
-                 {"agnostic", 1, 1}, {"rect", 1, 0}, {"coco", 1, 0}};
-    int none = info->head == YOLORT_HEAD_NONE, best = info->head == YOLORT_HEAD_BEST;
+        unsigned without; /* kinds of answers that it means nothing for */
+    } table[] = {{"conf", CROP | MAP}, {"iou", CROP | MAP | BEST}, {"max-det", CROP | MAP}, {"classes", CROP | MAP},
+                 {"agnostic", CROP | MAP | BEST}, {"rect", CROP}, {"coco", CROP | MAP}, {"txt", MAP}};
+    int best = info->head == YOLORT_HEAD_BEST;
+    unsigned kind = best ? BEST : info->head != YOLORT_HEAD_NONE ? 0 : strcmp(info->task, "classify") == 0 ? CROP : MAP;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (((none && table[i].no_boxes) || (best && table[i].best)) &&
+        if ((table[i].without & kind) &&
             cli_given(&cli_command_predict, args, table[i].option))
             return cli_fail(j->e, CLI_USAGE, "predict: --%s means nothing for %s (%s%s)", table[i].option, info->model,
                             info->task, best ? ", one2one: it suppresses no boxes" : "");
-    j->crop = strcmp(info->task, "classify") == 0;
+    j->crop = kind == CROP;
     return 0;
 }
 
@@ -222,7 +225,7 @@ static int predict_in(struct job *j, const struct cli_source *s, struct cli_imag
     struct cli_record r = {.path = s->path, .width = im->width, .height = im->height, .d = g->found, .n = n,
                            .names = g->info->names, .nc = g->info->nc, .ms = (cli_seconds() - start) * 1e3,
                            .points = g->points, .npoint = g->info->points, .point_dims = g->info->point_dims,
-                           .turned = g->turned, .masks = g->masks};
+                           .turned = g->turned, .masks = g->masks, .labels = g->labels, .depths = g->depths};
     if (g->answer == CLI_CLASSES) {
         r.top = g->top;
         r.n = 0;

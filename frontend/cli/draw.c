@@ -203,9 +203,43 @@ static void draw_classes(struct cli_image *im, const struct cli_record *r)
     }
 }
 
+static void draw_labels(struct cli_image *im, const uint16_t *label)
+{
+    uint8_t *p = im->rgb;
+    for (size_t i = 0; i < (size_t)im->width * (size_t)im->height; i++, p += 3) {
+        uint8_t rgb[3];
+        cli_class_colour(label[i], rgb);
+        for (int c = 0; c < 3; c++)
+            p[c] = (uint8_t)((p[c] + rgb[c]) / 2);
+    }
+}
+
+/* From the nearest, red, over green to the farthest, blue; black where it is not known. */
+static void draw_depths(struct cli_image *im, const float *depth)
+{
+    size_t n = (size_t)im->width * (size_t)im->height;
+    float least = INFINITY, most = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        least = isfinite(depth[i]) && depth[i] < least ? depth[i] : least;
+        most = isfinite(depth[i]) && depth[i] > most ? depth[i] : most;
+    }
+    double range = most > least ? (double)most - (double)least : 1;
+    for (size_t i = 0; i < n; i++) {
+        double far = isfinite(depth[i]) ? ((double)depth[i] - (double)least) / range : NAN;
+        uint8_t *p = im->rgb + 3 * i;
+        p[0] = far >= 0 ? (uint8_t)lrint(255 * fmax(0, 1 - 2 * far)) : 0;
+        p[1] = far >= 0 ? (uint8_t)lrint(255 * (1 - fabs(2 * far - 1))) : 0;
+        p[2] = far >= 0 ? (uint8_t)lrint(255 * fmax(0, 2 * far - 1)) : 0;
+    }
+}
+
 void cli_draw_record(struct cli_image *im, const struct cli_record *r)
 {
     uint8_t rgb[3];
+    if (r->labels)
+        draw_labels(im, r->labels);
+    if (r->depths)
+        draw_depths(im, r->depths);
     for (size_t i = r->n; i-- > 0;) {
         cli_class_colour(r->d[i].cls, rgb);
         draw_shape(im, r, i, rgb);

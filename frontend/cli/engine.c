@@ -175,6 +175,14 @@ static void drop_masks(struct cli_engine *g)
     g->nmask = 0;
 }
 
+static void drop_maps(struct cli_engine *g)
+{
+    free(g->labels);
+    free(g->depths);
+    g->labels = NULL;
+    g->depths = NULL;
+}
+
 void cli_engine_close(struct cli_engine *g)
 {
     yolort_context_free(g->context);
@@ -189,7 +197,7 @@ void cli_engine_close(struct cli_engine *g)
     free(g->turned);
     free(g->protos);
     free(g->masks);
-    free(g->map);
+    drop_maps(g);
     cli_modfile_free(&g->file);
     *g = (struct cli_engine){.module = NULL};
 }
@@ -255,6 +263,19 @@ static yolort_status find_boxes(struct cli_engine *g, const struct cli_image *im
     return s == YOLORT_OK && g->turned ? find_turned(g, im, p, *count) : s;
 }
 
+static yolort_status find_map(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p)
+{
+    size_t n = (size_t)im->width * (size_t)im->height;
+    drop_maps(g);
+    if (g->answer == CLI_LABELS) {
+        g->labels = malloc(n * sizeof *g->labels);
+        return g->labels ? yolort_labels(g->rows, g->info->nc, p, im->width, im->height, g->labels, n)
+                         : YOLORT_OOM_HOST;
+    }
+    g->depths = malloc(n * sizeof *g->depths);
+    return g->depths ? yolort_depths(g->rows, p, im->width, im->height, g->depths, n) : YOLORT_OOM_HOST;
+}
+
 int cli_engine_predict(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
                        const yolort_nms_opts *nms, size_t *count, struct cli_error *e)
 {
@@ -270,5 +291,7 @@ int cli_engine_predict(struct cli_engine *g, const struct cli_image *im, const y
         s = find_boxes(g, im, p, nms, count);
     else if (s == YOLORT_OK && g->answer == CLI_CLASSES)
         s = yolort_top(g->rows, g->info->nc, g->top, CLI_TOP, count);
+    else if (s == YOLORT_OK)
+        s = find_map(g, im, p);
     return cli_runtime_check(s, g->info->model, yolort_error(g->context), e);
 }

@@ -36,7 +36,8 @@ struct cli_engine {
     struct cli_rle *masks;      /* of each detection; NULL: none */
     size_t nmask;
     yolort_class top[CLI_TOP];
-    float *map;                 /* CLI_LABELS, CLI_DEPTHS: of the last picture, height * width of it */
+    uint16_t *labels;           /* CLI_LABELS: of the last picture, height * width of it */
+    float *depths;              /* CLI_DEPTHS: likewise */
     struct cli_modfile file;    /* what the module borrows, unless somebody else keeps it */
 };
 

@@ -1,5 +1,7 @@
 #include "output.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SCORE_DECIMALS 6
@@ -30,12 +32,66 @@ static void table_classes(struct cli_text *t, const struct cli_record *r)
     }
 }
 
+struct range {
+    double least, mean, most;
+};
+
+static struct range range_of(const float *v, size_t n)
+{
+    struct range r = {(double)v[0], 0, (double)v[0]};
+    for (size_t i = 0; i < n; i++) {
+        r.least = fmin(r.least, (double)v[i]);
+        r.most = fmax(r.most, (double)v[i]);
+        r.mean += (double)v[i];
+    }
+    r.mean /= (double)n;
+    return r;
+}
+
+static size_t pixels(const struct cli_record *r)
+{
+    return (size_t)r->width * (size_t)r->height;
+}
+
+/* The share of each class that a pixel has. */
+static void table_labels(struct cli_text *t, const struct cli_record *r)
+{
+    size_t *count = calloc((size_t)r->nc + 1, sizeof *count);
+    if (!count) {
+        t->failed = 1;
+        return;
+    }
+    for (size_t i = 0; i < pixels(r); i++)
+        count[r->labels[i] < r->nc ? r->labels[i] : r->nc]++;
+    for (int k = 0; k < r->nc; k++) {
+        if (!count[k])
+            continue;
+        cli_text_add(t, "  ");
+        cli_text_plain(t, r->names[k], NAME_COLUMNS);
+        cli_text_column(t, 100 * (double)count[k] / (double)pixels(r), 1, 7);
+        cli_text_add(t, " %\n");
+    }
+    free(count);
+}
+
+static void table_depths(struct cli_text *t, const struct cli_record *r)
+{
+    struct range v = range_of(r->depths, pixels(r));
+    cli_text_add(t, "  depth");
+    cli_text_column(t, v.least, 3, 10);
+    cli_text_add(t, " to");
+    cli_text_column(t, v.most, 3, 10);
+    cli_text_add(t, ", mean");
+    cli_text_column(t, v.mean, 3, 10);
+    cli_text_add(t, "\n");
+}
+
 static void table_image(struct cli_text *t, const struct cli_record *r, const struct cli_count *before)
 {
     cli_text_add(t, before->images ? "\n" : "");
     cli_text_plain(t, r->path, 0);
     cli_text_addf(t, ": %d x %d", r->width, r->height);
-    if (!r->top)
+    if (!r->top && !r->labels && !r->depths)
         cli_text_addf(t, ", %zu object%s", r->n, r->n == 1 ? "" : "s");
     if (r->ms >= 0) {
         cli_text_add(t, ", ");
@@ -44,6 +100,10 @@ static void table_image(struct cli_text *t, const struct cli_record *r, const st
     }
     cli_text_add(t, "\n");
     table_classes(t, r);
+    if (r->labels)
+        table_labels(t, r);
+    if (r->depths)
+        table_depths(t, r);
     if (r->n)
         cli_text_addf(t, "  %-*s %7s %9s %9s %9s %9s\n", NAME_COLUMNS, "class", "score", "x1", "y1", "x2",
                       "y2");
@@ -151,6 +211,29 @@ static void json_classes(struct cli_text *t, const struct cli_record *r)
     cli_text_add(t, "]");
 }
 
+static void json_labels(struct cli_text *t, const struct cli_record *r)
+{
+    size_t from = 0;
+    cli_text_addf(t, ",\"labels\":{\"size\":[%d,%d],\"runs\":[", r->height, r->width);
+    for (size_t i = 1; i <= pixels(r); i++) {
+        if (i < pixels(r) && r->labels[i] == r->labels[from])
+            continue;
+        cli_text_addf(t, from ? ",%d,%zu" : "%d,%zu", (int)r->labels[from], i - from);
+        from = i;
+    }
+    cli_text_add(t, "]}");
+}
+
+static void json_depths(struct cli_text *t, const struct cli_record *r)
+{
+    struct range v = range_of(r->depths, pixels(r));
+    cli_text_add(t, ",\"depth\":{\"least\":");
+    cli_text_number(t, v.least, SCORE_DECIMALS);
+    cli_text_member_number(t, "mean", v.mean, SCORE_DECIMALS);
+    cli_text_member_number(t, "most", v.most, SCORE_DECIMALS);
+    cli_text_add(t, "}");
+}
+
 static void json_detection(struct cli_text *t, const struct cli_record *r, size_t i)
 {
     const yolort_detection *d = &r->d[i];
@@ -179,6 +262,10 @@ static void json_image(struct cli_text *t, const struct cli_record *r, const str
     cli_text_add(t, "]");
     if (r->top)
         json_classes(t, r);
+    if (r->labels)
+        json_labels(t, r);
+    if (r->depths)
+        json_depths(t, r);
     cli_text_add(t, "}");
 }
 

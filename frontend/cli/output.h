@@ -22,6 +22,8 @@ struct cli_record {
     /* Of the whole picture: */
     const yolort_class *top;        /* NULL: no classes of the picture */
     size_t ntop;
+    const uint16_t *labels;         /* a class for each pixel, or NULL */
+    const float *depths;            /* a number for each pixel, or NULL */
 };
 
 struct cli_count {
@@ -42,7 +44,9 @@ extern const struct cli_format cli_format_table;
  *   "keypoints":[[x,y] or [x,y,visible]...],
  *   "obb":{"cx","cy","w","h","angle","corners":[[x,y]...]} in radians, and "box" is the upright box around it,
  *   "mask":{"size":[height,width],"counts":[...]} in COCO's order (rle.h);
- *  images of classifiers have no detections but "probs":[{"class","name","prob"}], the best five. */
+ *  images of classifiers have no detections but "probs":[{"class","name","prob"}], the best five;
+ *  those of class maps "labels":{"size":[height,width],"runs":[class,count,...]} row by row, and of depth maps
+ *  "depth":{"least","mean","most"}. */
 extern const struct cli_format cli_format_json;
 /* YOLO's label text: a line "class cx cy w h score" a detection, relative to the picture; keypoints come before the score, the
  * four corners of turned boxes stand for the box. Classifiers: "prob name". */

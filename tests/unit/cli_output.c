@@ -29,8 +29,8 @@ static char *render(const struct cli_format *f, const struct cli_record *r, size
 }
 
 static const struct cli_record two[] = {
-    {"dir/000000000139.jpg", 100, 50, NULL, 0, names, 2, -1},
-    {"dir/000000000139.jpg", 100, 50, detections, 2, names, 2, 12.34},
+    {.path = "dir/000000000139.jpg", .width = 100, .height = 50, .names = names, .nc = 2, .ms = -1},
+    {.path = "dir/000000000139.jpg", .width = 100, .height = 50, .d = detections, .n = 2, .names = names, .nc = 2, .ms = 12.34},
 };
 
 Test(cli_output, json_is_the_contract)

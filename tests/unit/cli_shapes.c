@@ -83,7 +83,7 @@ static double detect(struct cli_shapes *s, int height, int width)
     cr_assert_eq(yolort_letterbox_plan(150, 100, width, height, YOLORT_SQUARE, 32, 1, &p), YOLORT_OK);
     yolort_nms_opts_init(&nms, sizeof nms);
     nms.conf = 0.001f;
-    cr_assert_eq(cli_engine_detect(g, &im, &p, &nms, &n, &e), 0, "%s", e.text);
+    cr_assert_eq(cli_engine_predict(g, &im, &p, &nms, &n, &e), 0, "%s", e.text);
     cr_assert_gt(n, 0);
     for (size_t i = 0; i < n; i++) {
         const yolort_detection *d = &g->found[i];
