@@ -73,7 +73,7 @@ have_data() {
 # --- help, lists, usage ---
 accepted 'compile.*' --help
 accepted '[0-9]+\.[0-9]+\.[0-9]+' --version
-for c in compile detect run bench inspect verify sign tune cache weights opt devices; do
+for c in compile predict detect run bench inspect verify sign tune cache weights opt devices; do
     accepted "usage: yoloc $c" "$c" --help
     refused 2 001 "$c" --no-such-option
 done
@@ -88,7 +88,7 @@ accepted 'cpu' devices
 
 # --- limits: each named, refused by that name, and raised by the option ---
 accepted 'yaml-depth +32 +512' --list-limits
-for c in compile detect run bench inspect verify sign tune cache weights opt; do
+for c in compile predict detect run bench inspect verify sign tune cache weights opt; do
     accepted '--limit NAME=N' "$c" --help
 done
 refused 2 001 weights models/yolov8.yaml --limit yaml-dept=40
@@ -248,6 +248,39 @@ refused 2 001 detect "$work/m.yoloc"
 refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --rect
 refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --json --txt
 refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --conf 1.5
+
+# --- tasks: what belongs to each, and options that mean nothing for it ---
+if have_data weights/parts_v8_pose.pt; then
+    parts=$data/images/parts
+    compile_part() { accepted '' compile "$data/weights/parts_$1.pt" --imgsz 160 -o "$work/$1.yoloc"; }
+    compile_part v8_pose
+    accepted '' predict "$work/v8_pose.yoloc" "$parts/0001.png" --json
+    json 'all(len(d["keypoints"]) == 4 and len(d["keypoints"][0]) == 3 for d in j["images"][0]["detections"]) and len(j["images"][0]["detections"]) == 2'
+    accepted '' predict "$work/v8_pose.yoloc" "$parts/0001.png" --coco
+    json 'len(j) == 2 and all(len(d["keypoints"]) == 12 for d in j)'
+    accepted '^0( 0\.[0-9]+){17}$' predict "$work/v8_pose.yoloc" "$parts/0001.png" --txt
+    compile_part 11_obb
+    accepted '' predict "$work/11_obb.yoloc" "$parts/0001.png" --json --save "$work/turned"
+    json 'all(len(d["obb"]["corners"]) == 4 and 0 <= d["obb"]["angle"] < 1.6 for d in j["images"][0]["detections"]) and j["images"][0]["detections"]'
+    [ -s "$work/turned/0001.png" ] || { bad=$((bad + 1)); echo "FAIL: no turned boxes were drawn"; }
+    compile_part 11_segment
+    accepted '' predict "$work/11_segment.yoloc" "$parts/0001.png" --json
+    json 'all(sum(d["mask"]["counts"]) == 150 * 200 for d in j["images"][0]["detections"]) and j["images"][0]["detections"]'
+    accepted '' predict "$work/11_segment.yoloc" "$parts/0001.png" --coco
+    json 'all(isinstance(d["segmentation"]["counts"], str) for d in j)'
+    accepted '' compile "$data/weights/parts_26_detect.pt" --imgsz 160 --head one2one -o "$work/one.yoloc"
+    accepted 'disc' predict "$work/one.yoloc" "$parts/0001.png"
+    refused 2 001 predict "$work/one.yoloc" "$parts/0001.png" --iou 0.5
+fi
+if have_data weights/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.pt; then
+    accepted '' compile "$data/weights/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.pt" --imgsz 64 -o "$work/cls.yoloc"
+    accepted 'rain' predict "$work/cls.yoloc" "$photos/bus.jpg"
+    accepted '' predict "$work/cls.yoloc" "$photos/bus.jpg" --json
+    json 'j["images"][0]["detections"] == [] and j["images"][0]["probs"][0]["name"] == "rain"'
+    refused 2 001 predict "$work/cls.yoloc" "$photos/bus.jpg" --conf 0.5
+    refused 2 001 predict "$work/cls.yoloc" "$photos/bus.jpg" --coco
+fi
+
 refused 1 '[0-9]+' run "$work/m.yoloc" --in "$demo/yolox_nano.safetensors" --out "$work/out"
 python3 - "$work/half.safetensors" <<'EOF'
 import struct, sys

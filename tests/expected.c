@@ -16,35 +16,45 @@
 struct checkpoint {
     const char *name;
     const char *compile; /* what is compiled; %D stands for the data folder */
-    const char *boxes, *raw, *images; /* boxes NULL: a classifier, whose probabilities are compared */
+    const char *boxes, *raw, *images; /* NULL: nothing is stored */
+    const char *head; /* of results that tell theirs, those of this one */
 };
 
 static const struct checkpoint checkpoints[] = {
     {"yolov5n_coco80", "%D/weights/pt_yolov5n_coco80_tobymuller233.pt",
-     "boxes/pt_yolov5n_coco80_tobymuller233.json", "raw/pt_yolov5n_coco80_tobymuller233.safetensors", "images"},
+     "boxes/pt_yolov5n_coco80_tobymuller233.json", "raw/pt_yolov5n_coco80_tobymuller233.safetensors", "images", NULL},
     {"yolov5n_duckie", "%D/weights/pt_yolov5n_duckie_danhgithub.pt", "boxes/pt_yolov5n_duckie_danhgithub.json",
-     "raw/pt_yolov5n_duckie_danhgithub.safetensors", "images"},
+     "raw/pt_yolov5n_duckie_danhgithub.safetensors", "images", NULL},
     {"head_plus_final", "%D/weights/pt_yolov3fork_head_plus_final.pt", "boxes/pt_yolov3fork_head_plus_final.json",
-     "raw/pt_yolov3fork_head_plus_final.safetensors", "images"},
+     "raw/pt_yolov3fork_head_plus_final.safetensors", "images", NULL},
     {"head_pruned20", "%D/weights/pt_yolov3fork_head_pruned20_FUSED_fp32.pt",
      "boxes/pt_yolov3fork_head_pruned20_FUSED_fp32.json", "raw/pt_yolov3fork_head_pruned20_FUSED_fp32.safetensors",
-     "images"},
+     "images", NULL},
     {"yolox_nano", "models/yolox.yaml --weights models/demo/yolox_nano.safetensors", "boxes/yolox_nano.json",
-     "raw/yolox_nano.safetensors", "images"},
+     "raw/yolox_nano.safetensors", "images", NULL},
     {"leyolo_nano", "%D/weights/pt_ultralytics8.1_LeYOLONano_coco80.pt", "boxes/pt_ultralytics8.1_LeYOLONano_coco80.json",
-     "raw/pt_ultralytics8.1_LeYOLONano_coco80.safetensors", "images"},
+     "raw/pt_ultralytics8.1_LeYOLONano_coco80.safetensors", "images", NULL},
     {"espdet_224", "%D/weights/pt_ultralytics8.3_espdet-pico_cat_224.pt", "boxes/pt_ultralytics8.3_espdet-pico_cat_224.json",
-     "raw/pt_ultralytics8.3_espdet-pico_cat_224.safetensors", "images"},
+     "raw/pt_ultralytics8.3_espdet-pico_cat_224.safetensors", "images", NULL},
     {"espdet_416", "%D/weights/pt_ultralytics8.3_espdet-pico_cat_416.pt", "boxes/pt_ultralytics8.3_espdet-pico_cat_416.json",
-     "raw/pt_ultralytics8.3_espdet-pico_cat_416.safetensors", "images"},
+     "raw/pt_ultralytics8.3_espdet-pico_cat_416.safetensors", "images", NULL},
     {"espdet_wheelchair", "%D/weights/pt_ultralytics8.4_espdet-pico_wheelchair_unstripped.pt",
      "boxes/pt_ultralytics8.4_espdet-pico_wheelchair_unstripped.json",
-     "raw/pt_ultralytics8.4_espdet-pico_wheelchair_unstripped.safetensors", "images"},
-    {"cls_v8", "%D/weights/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.pt", NULL,
-     "raw/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.safetensors", NULL},
-    {"cls_11", "%D/weights/pt_ultralytics8.4_yolo11n-cls_plastic_lagnadlinus.pt", NULL,
-     "raw/pt_ultralytics8.4_yolo11n-cls_plastic_lagnadlinus.safetensors", NULL},
-    {"parts_v8", "%D/weights/parts_v8_detect.pt", "parts/parts_v8_detect.json", NULL, "images/parts"},
+     "raw/pt_ultralytics8.4_espdet-pico_wheelchair_unstripped.safetensors", "images", NULL},
+    {"cls_v8", "%D/weights/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.pt",
+     "boxes/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.json",
+     "raw/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.safetensors", "images", NULL},
+    {"cls_11", "%D/weights/pt_ultralytics8.4_yolo11n-cls_plastic_lagnadlinus.pt",
+     "boxes/pt_ultralytics8.4_yolo11n-cls_plastic_lagnadlinus.json",
+     "raw/pt_ultralytics8.4_yolo11n-cls_plastic_lagnadlinus.safetensors", "images", NULL},
+    {"parts_v8", "%D/weights/parts_v8_detect.pt", "parts/parts_v8_detect.json", NULL, "images/parts", NULL},
+    {"parts_v8_pose", "%D/weights/parts_v8_pose.pt", "parts/parts_v8_pose.json", NULL, "images/parts", NULL},
+    {"parts_11_segment", "%D/weights/parts_11_segment.pt", "parts/parts_11_segment.json", NULL, "images/parts", NULL},
+    {"parts_11_obb", "%D/weights/parts_11_obb.pt", "parts/parts_11_obb.json", NULL, "images/parts", NULL},
+    {"parts_26_many", "%D/weights/parts_26_detect.pt --head one2many", "parts/parts_26_detect.json", NULL, "images/parts",
+     "one2many"},
+    {"parts_26_one", "%D/weights/parts_26_detect.pt --head one2one", "parts/parts_26_detect.json", NULL, "images/parts",
+     "one2one"},
 };
 
 struct run {
@@ -52,6 +62,7 @@ struct run {
     const struct checkpoint *of;
     int faults, compared;
     double worst_edge, worst_score;
+    double worst_point, worst_angle, worst_mask; /* px, radians, share of its pixels */
 };
 
 static void fault(struct run *r, const char *format, ...)
@@ -164,7 +175,7 @@ static void check_raw(struct run *r)
     int failed = !picture || compile(r, (int)picture->dim[0], (int)picture->dim[1], module, sizeof module);
     snprintf(words, sizeof words, "run '%s' --in '%s' --out '%s'", module, stored, out);
     if (!failed && command(r, log, words) == 0 && yoloc_tensors_read(c, out, &ours) == YOLOC_OK)
-        compare_raw(r, tensor_named(want, "output"), tensor_named(ours, r->of->boxes ? "decoded" : "prob"));
+        compare_raw(r, tensor_named(want, "output"), tensor_named(ours, "decoded") ? tensor_named(ours, "decoded") : tensor_named(ours, "prob"));
     yoloc_tensors_free(want);
     yoloc_tensors_free(ours);
     yoloc_close(c);
@@ -222,6 +233,104 @@ static int partner(const struct box *want, const json_t *ours)
     return best;
 }
 
+/* --- what detections have beside boxes ------------------------------------------------------------------- */
+
+/* The largest distance between two lists of numbers, or of such lists. */
+static double distance(const json_t *want, const json_t *ours)
+{
+    double worst = 0;
+    if (!json_is_array(want))
+        return fabs(json_number_value(want) - json_number_value(ours));
+    if (json_array_size(want) != json_array_size(ours))
+        return INFINITY;
+    for (size_t i = 0; i < json_array_size(want); i++)
+        worst = fmax(worst, distance(json_array_get(want, i), json_array_get(ours, i)));
+    return worst;
+}
+
+static void bounded(struct run *r, const char *what, double off, double bound, double *worst)
+{
+    if (!(off <= bound))
+        fault(r, "%s off by %.3g, at most %.3g is allowed", what, off, bound);
+    *worst = fmax(*worst, off);
+}
+
+/* Pixels row by row; runs go row by row or column by column. free() */
+static uint8_t *pixels_of(const json_t *mask, int by_columns, size_t *size)
+{
+    const json_t *sides = json_object_get(mask, "size"), *counts = json_object_get(mask, "counts");
+    size_t height = (size_t)test_json_at(sides, 0), width = (size_t)test_json_at(sides, 1), at = 0;
+    uint8_t *v = calloc(height * width + 1, 1);
+    for (size_t k = 0; v && k < json_array_size(counts); k++)
+        for (size_t n = (size_t)test_json_at(counts, k); n > 0 && at < height * width; n--, at++)
+            v[by_columns ? at % height * width + at / height : at] = k % 2;
+    *size = height * width;
+    return v;
+}
+
+static void compare_mask(struct run *r, const json_t *want, const json_t *ours)
+{
+    size_t n, m, differ = 0, inside = 0;
+    uint8_t *a = pixels_of(want, 0, &n), *b = pixels_of(ours, 1, &m);
+    for (size_t i = 0; a && b && n == m && i < n; i++) {
+        differ += a[i] != b[i];
+        inside += a[i];
+    }
+    bounded(r, "mask", !a || !b || n != m || !inside ? INFINITY : (double)differ / (double)inside, 0.005, &r->worst_mask);
+    free(a);
+    free(b);
+}
+
+static void compare_turned(struct run *r, const json_t *want, const json_t *obb)
+{
+    static const char *const names[] = {"cx", "cy", "w", "h", "angle"};
+    const json_t *list = json_object_get(want, "xywhr");
+    for (size_t k = 0; k < 5; k++)
+        bounded(r, names[k], fabs(test_json_at(list, k) - test_json_number(obb, names[k])), k < 4 ? 0.1 : 1e-3,
+                k < 4 ? &r->worst_point : &r->worst_angle);
+    bounded(r, "corner", distance(json_object_get(want, "corners"), json_object_get(obb, "corners")), 0.1, &r->worst_point);
+}
+
+static void compare_extras(struct run *r, const json_t *want, const json_t *ours)
+{
+    const json_t *points = json_object_get(want, "keypoints"), *mask = json_object_get(want, "mask_source");
+    if (points)
+        bounded(r, "keypoint", distance(points, json_object_get(ours, "keypoints")), 0.1, &r->worst_point);
+    if (json_object_get(want, "xywhr"))
+        compare_turned(r, want, json_object_get(ours, "obb"));
+    if (mask)
+        compare_mask(r, mask, json_object_get(ours, "mask"));
+}
+
+/* Turned boxes, in order. */
+static void compare_in_order(struct run *r, const char *image, const char *mode, const json_t *want, const json_t *ours)
+{
+    if (json_array_size(want) != json_array_size(ours))
+        fault(r, "%s %s: %zu boxes, wanted %zu", image, mode, json_array_size(ours), json_array_size(want));
+    for (size_t i = 0; i < json_array_size(want) && i < json_array_size(ours); i++) {
+        const json_t *a = json_array_get(want, i), *b = json_array_get(ours, i);
+        if (test_json_number(a, "cls") != test_json_number(b, "class"))
+            fault(r, "%s %s: box %zu is of another class", image, mode, i);
+        bounded(r, "score", fabs(test_json_number(a, "score") - test_json_number(b, "score")), 5e-4, &r->worst_score);
+        compare_extras(r, a, b);
+        r->compared++;
+    }
+}
+
+/* Classes with probabilities that rounding may exchange are compared by these alone. */
+static void compare_classes(struct run *r, const char *image, const json_t *want, const json_t *ours)
+{
+    if (json_array_size(want) != json_array_size(ours))
+        fault(r, "%s: %zu classes, wanted %zu", image, json_array_size(ours), json_array_size(want));
+    for (size_t i = 0; i < json_array_size(want) && i < json_array_size(ours); i++) {
+        const json_t *a = json_array_get(want, i), *b = json_array_get(ours, i);
+        if (test_json_number(a, "cls") != test_json_number(b, "class") && test_json_number(a, "prob") > 1e-4)
+            fault(r, "%s: class %zu is another", image, i);
+        bounded(r, "probability", fabs(test_json_number(a, "prob") - test_json_number(b, "prob")), 5e-5, &r->worst_score);
+        r->compared++;
+    }
+}
+
 /* Stable results are met box for box; of others, those found by both are compared. */
 static void compare_boxes(struct run *r, const char *image, const char *mode, const json_t *want,
                           const json_t *ours, int stable)
@@ -242,6 +351,7 @@ static void compare_boxes(struct run *r, const char *image, const char *mode, co
             fault(r, "%s %s: box %zu: edges off by %.3g px, score by %.3g", image, mode, i, edge, score);
         r->worst_edge = fmax(r->worst_edge, edge);
         r->worst_score = fmax(r->worst_score, score);
+        compare_extras(r, json_array_get(want, i), json_array_get(ours, (size_t)at));
         r->compared++;
     }
 }
@@ -249,13 +359,16 @@ static void compare_boxes(struct run *r, const char *image, const char *mode, co
 static json_t *detect_json(struct run *r, const char *module, const char *image, const char *mode,
                            const json_t *stored)
 {
-    char words[3000], out[600], path[1200], name[300];
+    char words[3000], out[600], path[1200], name[300], limits[100] = "";
     json_error_t e;
     snprintf(out, sizeof out, "%s/detect.json", r->scratch);
     snprintf(name, sizeof name, "%s/%s", r->of->images, image);
     test_data_path(path, sizeof path, name);
-    snprintf(words, sizeof words, "detect '%s' '%s' --json --conf %.9g --iou %.9g%s", module, path,
-             test_json_number(stored, "conf"), test_json_number(stored, "iou"),
+    if (json_object_get(stored, "conf"))
+        snprintf(limits, sizeof limits, " --conf %.9g", test_json_number(stored, "conf"));
+    if (json_object_get(stored, "iou") && !(r->of->head && strcmp(r->of->head, "one2one") == 0))
+        snprintf(limits + strlen(limits), sizeof limits - strlen(limits), " --iou %.9g", test_json_number(stored, "iou"));
+    snprintf(words, sizeof words, "predict '%s' '%s' --json%s%s", module, path, limits,
              strcmp(mode, "rect") == 0 ? " --rect" : "");
     if (command(r, out, words) != 0)
         return NULL;
@@ -273,21 +386,36 @@ static void check_size(struct run *r, const json_t *ours, const json_t *result)
         fault(r, "%s: size of the source differs", test_json_text(result, "image"));
 }
 
+static void compare_answer(struct run *r, const json_t *result, const json_t *ours, const char *image, const char *mode)
+{
+    const json_t *flag = json_object_get(result, "stable"), *want = json_object_get(result, "boxes");
+    const json_t *top = json_object_get(result, "top5"), *found = test_json_list(ours, "detections");
+    check_size(r, ours, result);
+    if (top) {
+        compare_classes(r, image, top, json_object_get(ours, "probs"));
+        return;
+    }
+    want = want ? want : test_json_list(result, "detections");
+    if (json_object_get(json_array_get(want, 0), "xywhr"))
+        compare_in_order(r, image, mode, want, found);
+    else
+        compare_boxes(r, image, mode, want, found, !flag || json_is_true(flag));
+}
+
 static void check_result(struct run *r, const json_t *stored, const json_t *result)
 {
     char module[600];
-    const char *image = test_json_text(result, "image"), *mode = test_json_text(result, "mode");
-    int size = (int)test_json_number(result, "size");
-    const json_t *flag = json_object_get(result, "stable"), *want = json_object_get(result, "boxes");
+    const char *image = test_json_text(result, "image"), *head = json_string_value(json_object_get(result, "head"));
+    const char *mode = json_object_get(result, "mode") ? test_json_text(result, "mode") : "square";
+    int size = (int)test_json_number(result, json_object_get(result, "size") ? "size" : "imgsz");
+    if (head && r->of->head && strcmp(head, r->of->head) != 0)
+        return;
     if (compile(r, size, size, module, sizeof module) != 0)
         return;
     json_t *j = detect_json(r, module, image, mode, stored);
     const json_t *ours = json_array_get(json_object_get(j, "images"), 0);
-    if (ours) {
-        check_size(r, ours, result);
-        compare_boxes(r, image, mode, want ? want : test_json_list(result, "detections"),
-                      test_json_list(ours, "detections"), !flag || json_is_true(flag));
-    }
+    if (ours)
+        compare_answer(r, result, ours, image, mode);
     json_decref(j);
 }
 
@@ -303,8 +431,9 @@ static void check_checkpoint(struct run *r)
     json_decref(stored);
     if (r->of->raw)
         check_raw(r);
-    printf("%-4s %s: %d boxes, edges within %.3f px, scores within %.2g\n", r->faults ? "FAIL" : "ok",
-           r->of->name, r->compared, r->worst_edge, r->worst_score);
+    printf("%-4s %s: %d boxes or classes, edges within %.3f px, scores within %.2g, points %.3f px, angles %.2g, masks %.2g\n",
+           r->faults ? "FAIL" : "ok", r->of->name, r->compared, r->worst_edge, r->worst_score, r->worst_point,
+           r->worst_angle, r->worst_mask);
     fflush(stdout);
 }
 
