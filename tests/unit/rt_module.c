@@ -206,8 +206,9 @@ struct fault {
 
 /* clang-format off */
 static const struct fault faults[] = {
-    {FIELD(header.format), 3, INCOMPATIBLE, "has format version 3, this runtime reads version 2"},
-    {FIELD(header.format), 1, INCOMPATIBLE, "has format version 1, this runtime reads version 2"},
+    {FIELD(header.format), 4, INCOMPATIBLE, "has format version 4, this runtime reads version 3"},
+    {FIELD(header.format), 2, INCOMPATIBLE, "has format version 2, this runtime reads version 3"},
+    {FIELD(header.format), 1, INCOMPATIBLE, "has format version 1, this runtime reads version 3"},
     {FIELD(header.byte_order), 0x04030201, INCOMPATIBLE, "has byte order 0x04030201, this runtime reads 0x01020304"},
     {FIELD(header.features), 1, INCOMPATIBLE, "needs reader features 0x1, this runtime has none"},
     {FIELD(header.ntarget), 65, LIMIT, "65 programs"},
@@ -227,7 +228,7 @@ static const struct fault faults[] = {
     {FIELD(without), 1 << YM_CONSTANTS, FORMAT, "STEP 3: argument 0: its kernel would leave the slot"},
     {FIELD(without), 1 << YM_PARAM, FORMAT, "no section PARAM"},
     {FIELD(cut), 1 << YM_STRINGS, FORMAT, "STRINGS"},
-    {FIELD(cut), 1 << YM_META, FORMAT, "META 0: 71 bytes"},
+    {FIELD(cut), 1 << YM_META, FORMAT, "META 0: 87 bytes"},
     {FIELD(cut), 1 << YM_NAMES, FORMAT, "NAMES"},
     {FIELD(cut), 1 << YM_WEIGHT, FORMAT, "WEIGHT"},
     {FIELD(cut), 1 << YM_WEIGHTS, FORMAT, "outside WEIGHTS"},
@@ -419,6 +420,13 @@ Test(rt_module, good_fields)
     b.without = 1 << YM_NAMES;
     expect(&b, YOLORT_OK, "");
     modbuild_init(&b);
+    b.meta.head = YOLORT_HEAD_BEST;
+    expect(&b, YOLORT_OK, "");
+    modbuild_init(&b);
+    b.meta.nc = 1, b.meta.angles = 1;
+    b.nname = 1;
+    expect(&b, YOLORT_OK, "");
+    modbuild_init(&b);
     b.meta.head = YOLORT_HEAD_X, b.meta.nc = 3;
     b.name[b.nname++] = 0;
     b.io[MB_DECODED].dim[1] = 3, b.io[MB_DECODED].dim[2] = 8;
@@ -452,8 +460,8 @@ Test(rt_module, one_sided)
  * keep this file readable or refused by its number. */
 Test(rt_module, format_3)
 {
-    static const uint8_t digest[16] = {0x6a, 0x90, 0xef, 0xaa, 0xe3, 0xc4, 0x25, 0xbc,
-                                       0x84, 0x0b, 0x4a, 0xea, 0xd5, 0x22, 0x97, 0xd4};
+    static const uint8_t digest[16] = {0xd8, 0xf9, 0x89, 0x83, 0xfa, 0xe8, 0x28, 0x7d,
+                                       0xc2, 0xd0, 0x66, 0xfe, 0xd0, 0x68, 0x4a, 0x2a};
     struct modbuild b;
     size_t size;
     modbuild_init(&b);
@@ -478,7 +486,7 @@ Test(rt_module, format_1)
     memset(bytes, 0, 4096);
     memcpy(bytes, header, sizeof header);
     cr_expect_eq(load(bytes, ((const struct ym_header *)(const void *)bytes)->file_size), INCOMPATIBLE);
-    cr_expect_str_eq(text, "has format version 1, this runtime reads version 2");
+    cr_expect_str_eq(text, "has format version 1, this runtime reads version 3");
     free(bytes);
 }
 
