@@ -97,3 +97,57 @@ Test(cli_draw, no_two_glyphs_look_alike)
     for (int y = 0; y < CLI_FONT_HEIGHT; y++)
         cr_expect_eq(cli_font_pixel('W', CLI_FONT_WIDTH - 1, y), 0, "letters do not touch");
 }
+
+Test(cli_draw, masks_and_maps_colour_the_pixels)
+{
+    struct cli_image im = grey(100, 50);
+    uint32_t runs[] = {60 * 50, 10, 100 * 50 - 60 * 50 - 10};
+    struct cli_rle mask = {runs, 3, 100, 50};
+    yolort_detection d = {90, 40, 95, 45, 0.5f, 0, 0};
+    struct cli_record r = {.d = &d, .n = 1, .names = names, .nc = 2, .masks = &mask};
+    uint8_t rgb[3], mixed[3];
+    static const uint8_t ground[3] = {128, 128, 128};
+    cli_class_colour(0, rgb);
+    for (int c = 0; c < 3; c++)
+        mixed[c] = (uint8_t)((128 + rgb[c]) / 2);
+    cli_draw_record(&im, &r);
+    cr_expect(is_colour(&im, 60, 0, mixed) && is_colour(&im, 60, 9, mixed), "ten pixels down the column");
+    cr_expect(is_colour(&im, 60, 10, ground) && is_colour(&im, 61, 0, ground));
+    cli_image_free(&im);
+    im = grey(2, 1);
+    const uint16_t labels[] = {0, 1};
+    const float depths[] = {2, 8};
+    static const uint8_t near[3] = {255, 0, 0}, far[3] = {0, 0, 255};
+    r = (struct cli_record){.names = names, .nc = 2, .labels = labels};
+    cli_draw_record(&im, &r);
+    cr_expect(is_colour(&im, 0, 0, mixed) && !is_colour(&im, 1, 0, mixed));
+    r = (struct cli_record){.names = names, .nc = 2, .depths = depths};
+    cli_draw_record(&im, &r);
+    cr_expect(is_colour(&im, 0, 0, near) && is_colour(&im, 1, 0, far));
+    cli_image_free(&im);
+}
+
+Test(cli_draw, wild_points_stay_inside)
+{
+    static const float odd[] = {-1e30f, -5, 0, 1, 7, 1e9f, INFINITY, -INFINITY, NAN};
+    enum { N = sizeof odd / sizeof *odd, BODY = 17 };
+    struct cli_image im = grey(9, 7);
+    float points[3 * BODY];
+    uint32_t runs[] = {1000, 1000}; /* of another picture */
+    struct cli_rle mask = {runs, 2, 100, 20};
+    for (int i = 0; i < N * N; i++) {
+        yolort_detection d = {0, 0, 5, 5, 0.5f, 0, 0};
+        yolort_turned t = {.corner = {{odd[i % N], odd[i / N]}, {odd[i / N], 3}, {4, odd[i % N]}, {1, 1}}};
+        yolort_class top = {i - 9, odd[i % N]};
+        for (int k = 0; k < 3 * BODY; k++)
+            points[k] = odd[(i * (k % 4 + 1) + k) % N];
+        struct cli_record r = {.d = &d, .n = 1, .names = names, .nc = 2, .points = points, .npoint = BODY, .point_dims = 3,
+                               .turned = &t, .masks = &mask, .top = &top, .ntop = 1};
+        cli_draw_record(&im, &r);
+        r.depths = points;
+        im.height = 5; /* 45 of the 51 numbers */
+        cli_draw_record(&im, &r);
+        im.height = 7;
+    }
+    cli_image_free(&im);
+}

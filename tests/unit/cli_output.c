@@ -158,3 +158,94 @@ Test(cli_output, strings_are_always_utf8)
         cli_text_free(&t);
     }
 }
+
+/* --- other tasks --- */
+
+static const yolort_detection one[] = {{10, 20, 30, 40, 0.5f, 0, 0}};
+static const float points[] = {10, 25, 0.75f, 50, 50, 0.25f};
+static const yolort_turned turned[] = {{20, 30, 8, 4, 0.5f, {{1, 2}, {3, 4}, {5, 6}, {7, 8}}}};
+static uint32_t runs[] = {3, 2, 4995};
+static const struct cli_rle masks[] = {{runs, 3, 100, 50}};
+
+static struct cli_record plain(void)
+{
+    return (struct cli_record){.path = "7.png", .width = 100, .height = 50, .d = one, .n = 1, .names = names, .nc = 2, .ms = -1};
+}
+
+static void expect_text(const struct cli_format *f, const struct cli_record *r, const char *part)
+{
+    char *s = render(f, r, 1);
+    cr_expect_not_null(strstr(s, part), "%s is not in %s", part, s);
+    if (f == &cli_format_json || f == &cli_format_coco) {
+        json_t *root = json_loads(s, JSON_REJECT_DUPLICATES, NULL);
+        cr_expect_not_null(root, "%s", s);
+        json_decref(root);
+    }
+    free(s);
+}
+
+Test(cli_output, keypoints)
+{
+    struct cli_record r = plain();
+    r.points = points;
+    r.npoint = 2;
+    r.point_dims = 3;
+    expect_text(&cli_format_json, &r, "\"keypoints\":[[10.0,25.0,0.75],[50.0,50.0,0.25]]");
+    expect_text(&cli_format_coco, &r, "\"keypoints\":[10.0,25.0,0.75,50.0,50.0,0.25]");
+    expect_text(&cli_format_txt, &r, "0 0.2 0.6 0.2 0.4 0.1 0.5 0.75 0.5 1.0 0.25 0.5\n");
+    r.npoint = 3;
+    r.point_dims = 2;
+    expect_text(&cli_format_json, &r, "\"keypoints\":[[10.0,25.0],[0.75,50.0],[50.0,0.25]]");
+    expect_text(&cli_format_coco, &r, "\"keypoints\":[10.0,25.0,1.0,0.75,50.0,1.0,50.0,0.25,1.0]");
+}
+
+Test(cli_output, turned_boxes)
+{
+    struct cli_record r = plain();
+    r.turned = turned;
+    expect_text(&cli_format_json, &r,
+                "\"obb\":{\"cx\":20.0,\"cy\":30.0,\"w\":8.0,\"h\":4.0,\"angle\":0.5,\"corners\":[[1.0,2.0],[3.0,4.0],");
+    expect_text(&cli_format_coco, &r, "\"rbox\":[20.0,30.0,8.0,4.0,0.5],\"poly\":[1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0]");
+    expect_text(&cli_format_txt, &r, "0 0.01 0.04 0.03 0.08 0.05 0.12 0.07 0.16 0.5\n");
+}
+
+Test(cli_output, masks)
+{
+    struct cli_record r = plain();
+    r.masks = masks;
+    expect_text(&cli_format_json, &r, "\"mask\":{\"size\":[50,100],\"counts\":[3,2,4995]}");
+    expect_text(&cli_format_coco, &r, "\"segmentation\":{\"size\":[50,100],\"counts\":\"32");
+    expect_text(&cli_format_txt, &r, "0 0.2 0.6 0.2 0.4 0.5\n");
+}
+
+Test(cli_output, classes)
+{
+    const yolort_class top[] = {{1, 0.75f}, {0, 0.25f}};
+    struct cli_record r = plain();
+    r.n = 0;
+    r.top = top;
+    r.ntop = 2;
+    expect_text(&cli_format_json, &r, "\"detections\":[],\"probs\":[\n {\"class\":1,");
+    expect_text(&cli_format_json, &r, "{\"class\":0,\"name\":\"person\",\"prob\":0.25}]");
+    expect_text(&cli_format_txt, &r, "0.25 person\n");
+    expect_text(&cli_format_table, &r, "7.png: 100 x 50\n");
+    expect_text(&cli_format_table, &r, "  person                0.2500\n");
+}
+
+Test(cli_output, maps)
+{
+    static uint16_t labels[5000];
+    static float depths[5000];
+    struct cli_record r = plain();
+    r.n = 0;
+    for (int i = 100; i < 5000; i++)
+        labels[i] = 1;
+    depths[7] = 50;
+    r.labels = labels;
+    expect_text(&cli_format_json, &r, "\"labels\":{\"size\":[50,100],\"runs\":[0,100,1,4900]}");
+    expect_text(&cli_format_table, &r, "  person                  2.0 %\n");
+    r.labels = NULL;
+    r.depths = depths;
+    expect_text(&cli_format_json, &r, "\"depth\":{\"least\":0.0,\"mean\":0.01,\"most\":50.0}");
+    expect_text(&cli_format_table, &r, "  depth     0.000 to    50.000, mean     0.010\n");
+}
