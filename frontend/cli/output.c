@@ -1,5 +1,7 @@
 #include "output.h"
 
+#include "outline.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,6 +309,30 @@ static void txt_box(struct cli_text *t, const struct cli_record *r, const yolort
     add_numbers(t, box, SCORE_DECIMALS, " ");
 }
 
+struct outline_text {
+    struct cli_text *t;
+    const struct cli_record *r;
+};
+
+static void txt_corner(void *with, int x, int y)
+{
+    struct outline_text *o = with;
+    const float p[2] = {(float)x, (float)y};
+    txt_point(o->t, o->r, p, 2);
+}
+
+/* A mask without pixels has the box's corners. */
+static void txt_outline(struct cli_text *t, const struct cli_record *r, size_t i)
+{
+    const yolort_detection *d = &r->d[i];
+    const float corner[4][2] = {{d->x1, d->y1}, {d->x2, d->y1}, {d->x2, d->y2}, {d->x1, d->y2}};
+    struct outline_text with = {t, r};
+    int rc = cli_outline(&r->masks[i], txt_corner, &with);
+    t->failed |= rc < 0;
+    for (int k = 0; rc == 1 && k < 4; k++)
+        txt_point(t, r, corner[k], 2);
+}
+
 static void txt_image(struct cli_text *t, const struct cli_record *r, const struct cli_count *before)
 {
     (void)before;
@@ -316,7 +342,9 @@ static void txt_image(struct cli_text *t, const struct cli_record *r, const stru
         cli_text_addf(t, "%d", (int)r->d[i].cls);
         for (int k = 0; r->turned && k < 4; k++)
             txt_point(t, r, r->turned[i].corner[k], 2);
-        if (!r->turned)
+        if (r->masks)
+            txt_outline(t, r, i);
+        else if (!r->turned)
             txt_box(t, r, &r->d[i]);
         for (int k = 0; p && k < r->npoint; k++)
             txt_point(t, r, p + k * r->point_dims, r->point_dims);

@@ -215,7 +215,7 @@ Test(cli_output, masks)
     r.masks = masks;
     expect_text(&cli_format_json, &r, "\"mask\":{\"size\":[50,100],\"counts\":[3,2,4995]}");
     expect_text(&cli_format_coco, &r, "\"segmentation\":{\"size\":[50,100],\"counts\":\"32");
-    expect_text(&cli_format_txt, &r, "0 0.2 0.6 0.2 0.4 0.5\n");
+    expect_text(&cli_format_txt, &r, "0 0.0 0.06 0.01 0.06 0.01 0.1 0.0 0.1 0.5\n");
 }
 
 Test(cli_output, classes)
