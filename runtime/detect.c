@@ -1,5 +1,6 @@
 #include "letterbox.h"
 #include "object.h"
+#include "opts.h"
 
 #include <string.h>
 
@@ -84,11 +85,31 @@ static yolort_status find_boxes(yolort_context *c, const struct frame *f, const 
     const uint8_t *at = c->detect.decoded.data + (size_t)i * c->m->io[f->decoded].bytes_per_image;
     yolort_placement p;
     RT_TRY(plan(m, image, i, &p, e));
+    const float *rows = (const float *)(const void *)at;
+    yolort_turned turned;
     RT_CHECK(e, ARG, DET_OPTIONS,
-             !yolort_nms((const float *)(const void *)at, f->rows, m->nc, m->head, opts, c->detect.nms.data,
-                         out, capacity, count),
+             !yolort_nms(rows, f->rows, m->nc, m->head, opts, c->detect.nms.data, out, capacity, count),
              "detect: bad options, or no room for boxes");
     yolort_unletterbox(out, *count, m->head, &p, image->width, image->height);
+    for (size_t k = 0; m->angles && k < *count; k++)
+        RT_TRY(yolort_turn(rows, f->rows, m, &p, image->width, image->height, &out[k], &turned));
+    return YOLORT_OK;
+}
+
+/* The caller's options, else the module's; what rows hold beside boxes is the module's alone. */
+static yolort_status choose_options(const yolort_info *m, const yolort_nms_opts *opts, yolort_nms_opts *out,
+                                    const struct rt_error *e)
+{
+    yolort_nms_opts_init(out, sizeof *out);
+    if (opts) {
+        RT_CHECK(e, ARG, DET_OPTS_READ, !rt_opts_read(out, sizeof *out, opts), "detect: bad options");
+    } else {
+        out->conf = m->conf;
+        out->iou = m->iou;
+        out->max_det = m->max_det;
+    }
+    out->extra = (int)yolort_extra_count(m);
+    out->rotated = m->angles;
     return YOLORT_OK;
 }
 
@@ -104,15 +125,12 @@ static yolort_status detect(yolort_context *c, const yolort_image *images, int n
              m->max_batch);
     RT_TRY(find_frame(c, &f, &e));
     RT_TRY(prepare(c, &f, n, &e));
-    yolort_nms_opts_init(&own, sizeof own);
-    own.conf = m->conf;
-    own.iou = m->iou;
-    own.max_det = m->max_det;
+    RT_TRY(choose_options(m, opts, &own, &e));
     for (int i = 0; i < n; i++)
         RT_TRY(place(c, &images[i], i, c->m->io[f.input].bytes_per_image, &e));
     RT_TRY(rt_context_run(c, &c->detect.bound, n));
     for (int i = 0; i < n; i++)
-        RT_TRY(find_boxes(c, &f, &images[i], i, opts ? opts : &own, out + (size_t)i * capacity, capacity,
+        RT_TRY(find_boxes(c, &f, &images[i], i, &own, out + (size_t)i * capacity, capacity,
                           &counts[i], &e));
     return YOLORT_OK;
 }

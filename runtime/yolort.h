@@ -314,7 +314,8 @@ YOLORT_API yolort_status yolort_depths(const float *depth, const yolort_placemen
 
 /* Image in, boxes out: letterbox (mode of the module) into the context's own input, run, NMS, source pixels. n images
  * (1 .. max_batch); out holds n * capacity entries, image i at out + i * capacity; counts[i] entries are valid.
- * opts NULL: the module's defaults. RECT: each image must come out at the module's size, else ARG. UNSUPPORTED without
+ * opts NULL: the module's defaults; `extra` and `rotated` are always the module's, and turned boxes come as the
+ * upright ones around them. RECT: each image must come out at the module's size, else ARG. UNSUPPORTED without
  * "input_u8" and "decoded". Its memory is made when first needed for so many images, and kept with the context; what
  * the caller has bound stays bound and untouched. On failure out and counts may have been written. */
 YOLORT_API yolort_status yolort_detect(yolort_context *c, const yolort_image *images, int n,

@@ -175,7 +175,7 @@ static void check_raw(struct run *r)
     int failed = !picture || compile(r, (int)picture->dim[0], (int)picture->dim[1], module, sizeof module);
     snprintf(words, sizeof words, "run '%s' --in '%s' --out '%s'", module, stored, out);
     if (!failed && command(r, log, words) == 0 && yoloc_tensors_read(c, out, &ours) == YOLOC_OK)
-        compare_raw(r, tensor_named(want, "output"), tensor_named(ours, "decoded") ? tensor_named(ours, "decoded") : tensor_named(ours, "prob"));
+        compare_raw(r, tensor_named(want, "output"), tensor_named(ours, tensor_named(ours, "decoded") ? "decoded" : "prob"));
     yoloc_tensors_free(want);
     yoloc_tensors_free(ours);
     yoloc_close(c);

@@ -51,8 +51,9 @@ extern const struct cli_format cli_format_json;
 /* YOLO's label text: a line "class cx cy w h score" a detection, relative to the picture; keypoints come before the score, the
  * four corners of turned boxes and the outline of masks (outline.h) stand for the box. Classifiers: "prob name". */
 extern const struct cli_format cli_format_txt;
-/* COCO results: [{"image_id","file_name","category_id","bbox":[x,y,w,h],"score"}]. category_id is the class
- * number; "segmentation" {"size","counts"}, "keypoints", "rbox" and "poly" by the task; image_id is the number that the file name is made of, else the file name without its ending. */
+/* COCO results: [{"image_id","file_name","category_id","bbox":[x,y,w,h],"score"}]; by the task they have "segmentation"
+ * {"size","counts"}, "keypoints", "rbox" [cx,cy,w,h,angle] and "poly". category_id is the class number; image_id is the
+ * number that the file name is made of, else the file name without its ending. */
 extern const struct cli_format cli_format_coco;
 
 /* The name of a class, or NULL when there is none. */

@@ -87,6 +87,32 @@ Test(rt_detect, options)
     o.conf = NAN;
     cr_expect_eq(yolort_detect(context, &image, 1, &o, d, 2, &count), YOLORT_ARG);
     cr_expect(strstr(yolort_error(context), "bad options"));
+    o.conf = 0;
+    o.size = 1;
+    cr_expect_eq(yolort_detect(context, &image, 1, &o, d, 2, &count), YOLORT_ARG);
+    close_module();
+}
+
+/* A square of side 2 on its corner: the upright box around it. Whatever `extra` the caller has is not asked for. */
+Test(rt_detect, turned_boxes_come_upright)
+{
+    yolort_image image = picture(8, 8);
+    yolort_nms_opts o;
+    yolort_detection d[2];
+    size_t count;
+    modbuild_init(&built);
+    built.meta.nc = 1, built.meta.angles = 1;
+    built.nname = 1;
+    built.constant[5 * MB_ROWS] = 0.785398163f;
+    open_module();
+    yolort_nms_opts_init(&o, sizeof o);
+    o.extra = 7;
+    for (int k = 0; k < 2; k++) {
+        cr_assert_eq(yolort_detect(context, &image, 1, k ? &o : NULL, d, 2, &count), YOLORT_OK, "%s", yolort_error(context));
+        cr_assert_eq(count, 1);
+        cr_expect_float_eq(d[0].x1, 2 - sqrtf(2), 1e-5);
+        cr_expect_float_eq(d[0].y2, 2 + sqrtf(2), 1e-5);
+    }
     close_module();
 }
 
