@@ -274,11 +274,11 @@ if have_data weights/parts_v8_pose.pt; then
 fi
 if have_data weights/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.pt; then
     accepted '' compile "$data/weights/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.pt" --imgsz 64 -o "$work/cls.yoloc"
-    accepted 'rain' predict "$work/cls.yoloc" "$photos/bus.jpg"
-    accepted '' predict "$work/cls.yoloc" "$photos/bus.jpg" --json
+    accepted 'rain' predict "$work/cls.yoloc" "$data/images/bus.jpg"
+    accepted '' predict "$work/cls.yoloc" "$data/images/bus.jpg" --json
     json 'j["images"][0]["detections"] == [] and j["images"][0]["probs"][0]["name"] == "rain"'
-    refused 2 001 predict "$work/cls.yoloc" "$photos/bus.jpg" --conf 0.5
-    refused 2 001 predict "$work/cls.yoloc" "$photos/bus.jpg" --coco
+    refused 2 001 predict "$work/cls.yoloc" "$data/images/bus.jpg" --conf 0.5
+    refused 2 001 predict "$work/cls.yoloc" "$data/images/bus.jpg" --coco
 fi
 
 refused 1 '[0-9]+' run "$work/m.yoloc" --in "$demo/yolox_nano.safetensors" --out "$work/out"
