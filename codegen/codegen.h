@@ -16,11 +16,11 @@ struct cg_target {
     const char *cpu;       /* LLVM's -mcpu, "x86-64-v3"; never a name that `features` does not spell out */
     const char *features;  /* LLVM's "+avx2,+fma" */
     const char *needs;     /* comma-joined features the loader checks (runtime/cpu_features.def) */
-    const char *arch;      /* "x86_64" */
+    const char *arch;      /* "x86_64", "sm_90a" */
     int prefer_width;      /* bits of vectors: 512, 256, 128 */
 };
 
-/* "cpu:native", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64", "ref". cpu:native becomes the best level that this machine
+/* "cpu:native", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64", "cuda:sm_86", "ref". cpu:native becomes the best level that this machine
  * has (so modules are portable among equals). -1 after reporting E_TARGET. */
 int cg_target_find(struct yir_arena *a, struct yir_diags *d, const char *text, struct cg_target *out);
 /* The CPU of this machine, for tuning records: brand, family, model and stepping. */
@@ -149,6 +149,16 @@ struct cg_object_store { /* compiled kernels of earlier compilations; a key hold
 const char *cg_llvm_version(struct yir_arena *a, struct yir_diags *d, const struct cg_target *t); /* NULL after reporting */
 int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_program *p, const struct cg_target *t,
                     struct cg_code *out, struct yir_str *llvm_text);
+
+/* --- CUDA code (nvrtc_compile.c) ------------------------------------------------------------------------------- */
+
+/* All kernels of a program as cubins, equal ones once, one after the other in out->blob; on as many threads as there are CPUs.
+ * 0, or -1 after reporting E_NVRTC. NVRTC is loaded here and nowhere else; no GPU is needed. */
+int cg_nvrtc_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_program *p, const struct cg_target *t,
+                     struct cg_code *out);
+const char *cg_nvrtc_version(struct yir_arena *a, struct yir_diags *d); /* NULL after reporting */
+/* The CUDA C of all kernels, for people: each after a comment that names what it computes. */
+void cg_cuda_text(struct yir_str *out, const struct cg_program *p);
 
 /* Lays ELF relocatable objects flat, one after the other: read-only allocatable sections in one blob, PC-relative
  * references resolved, anything else E_LINK. Before each section of code there is room for a struct ym_seal (modwrite.c fills

@@ -1,6 +1,6 @@
 /*
  * Kernel builder: records a kernel as a short program of scalar, vector, memory and loop primitives (kbops.def). Emitters
- * write it once; renderers draw it as LLVM IR (kb_llvm.c), and interpret it in double (kb_ref.c); CUDA C comes as a third.
+ * write it once; renderers draw it as LLVM IR (kb_llvm.c) and CUDA C (kb_cuda.c), and interpret it in double (kb_ref.c).
  *
  * A kernel's program is the body for one work unit. Units are independent of each other and any split of them gives the
  * same bytes. Values are numbered nodes; a node made inside a loop may be used only inside it (variables carry results out).
@@ -78,6 +78,7 @@ struct kb_target {
     bool has_fma;
     bool native_math; /* draws EXP, LOG, ERF; otherwise the builder decomposes them */
     bool rcp14, scalef; /* has RCPE and SCALE on full vectors (AVX-512) */
+    bool element_units; /* a unit of the generic way is one element: thousands of threads want to be busy */
     bool mem_splat;   /* multiply-add takes a scalar from memory as a broadcast operand (AVX-512) */
 };
 

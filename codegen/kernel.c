@@ -29,6 +29,23 @@ static int loop_order(const struct yir_tdesc *d, int order[YIR_MAX_RANK])
     return d->rank - 1;
 }
 
+/* A unit is one element; neighbours in memory are neighbouring units. */
+static void emit_elements(struct kb *b, struct cg_kernel *k, const int *order, int n)
+{
+    const struct yir_tdesc *d = yir_tdesc(b->f->types, b->f->op[k->last].type);
+    kv ix[YIR_MAX_RANK], u;
+    int64_t units = 1;
+    for (int i = 0; i < n; i++) units *= d->dim[order[i]];
+    cg_split_unit(b, units, &ix[0], &u);
+    for (int i = n - 1; i > 0; i--) {
+        kv dim = kb_immi(b, d->dim[order[i]]);
+        ix[order[i]] = kb_irem(b, u, dim);
+        u = kb_idiv(b, u, dim);
+    }
+    if (n) ix[order[0]] = u;
+    cg_store_all(b, k->first, k->last, ix);
+}
+
 /* A unit is one index of the outermost dimension; where that has few, a chunk of the next one as well. */
 static void emit_generic(struct kb *b, struct cg_kernel *k)
 {
@@ -36,9 +53,8 @@ static void emit_generic(struct kb *b, struct cg_kernel *k)
     const struct yir_tdesc *d = yir_tdesc(b->f->types, b->f->op[k->last].type);
     int order[YIR_MAX_RANK] = {0}, n = loop_order(d, order);
     kv ix[YIR_MAX_RANK], u;
-    if (n == 0) {
-        cg_split_unit(b, 1, &ix[0], &u);
-        cg_store_all(b, k->first, k->last, ix);
+    if (n == 0 || b->target->element_units) {
+        emit_elements(b, k, order, n);
         return;
     }
     int64_t outer = d->dim[order[0]], next = n > 1 ? d->dim[order[1]] : 1;

@@ -1,11 +1,9 @@
 #include "kb_llvm.h"
+#include "threads.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Kernels come blocked for registers, with loops in their final form: what is left to do is variables to
  * registers, common parts and constants of addresses, and invariants out of loops. As fast as default<O3> on
@@ -14,9 +12,6 @@
 static const char passes[] =
     "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),"
     "gvn,instcombine<no-verify-fixpoint>,simplifycfg)";
-
-enum { MAX_THREADS = 64 };
-#define STACK ((size_t)16 << 20) /* LLVM recurses along chains of instructions */
 
 /* One distinct kernel; filled by one thread. Each has a module (and an object) of its own, so that neither
  * the number of threads nor the other kernels change its bytes. */
@@ -151,25 +146,6 @@ static void *worker(void *arg)
     return NULL;
 }
 
-/* On threads with a stack that LLVM gets along with; on this one, whose stack is the caller's, only when none can be had. */
-static void run_jobs(struct work *w)
-{
-    pthread_t thread[MAX_THREADS];
-    pthread_attr_t attr;
-    sigset_t all, old;
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    int n = 0, most = cpus < 1 ? 1 : cpus > MAX_THREADS ? MAX_THREADS : (int)cpus;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK);
-    sigfillset(&all); /* signals are for the caller's threads */
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    while (n < most && (uint32_t)n < w->njob && !pthread_create(&thread[n], &attr, worker, w)) n++;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
-    if (!n) worker(w);
-    while (n) pthread_join(thread[--n], NULL);
-}
-
 static void list_jobs(struct yir_arena *a, struct work *w, const struct cg_program *p)
 {
     w->job = yir_alloc_n(a, p->nkernel, sizeof *w->job);
@@ -251,7 +227,7 @@ int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_pr
     list_jobs(a, w, p);
     w->store = llvm_text ? NULL : p->opts.objects;
     if (w->store) ask_store(a, w);
-    run_jobs(w);
+    cg_threads(worker, w, w->njob);
     struct cg_object *object = yir_alloc_n(a, w->njob, sizeof *object);
     if (collect(a, d, w, object, llvm_text)) return -1;
     void *blob;

@@ -355,7 +355,7 @@ static void write_target(struct writer *w)
 {
     const struct cg_target *t = w->m->target;
     const struct cg_program *p = w->m->program;
-    struct ym_target out = {.kind = 1,
+    struct ym_target out = {.kind = t->backend == CG_CUDA ? YM_CUDA : YM_CPU,
                             .name = string(w, t->text),
                             .arch = string(w, t->arch),
                             .features = string(w, t->needs),

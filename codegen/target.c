@@ -51,9 +51,20 @@ static const struct level {
     /* clang-format on */
 };
 
+/* GPUs. What is made for one of them runs on others of the same major number that are not older; sm_90a on none. */
+static const struct gpu {
+    const char *name, *what;
+} gpus[] = {
+    {"sm_75", "Turing"},       {"sm_80", "Ampere, A100"},   {"sm_86", "Ampere"},           {"sm_87", "Ampere, Orin"},
+    {"sm_89", "Ada"},          {"sm_90a", "Hopper"},        {"sm_100", "Blackwell, B200"}, {"sm_120", "Blackwell"},
+    {"sm_70", "Volta; needs NVRTC 12"},
+};
+
 /* Everything a user may write, for "did you mean". */
-static const char *const spellings[] = {"cpu:native",    "cpu:x86-64-v2", "cpu:x86-64-v3",
-                                        "cpu:x86-64-v4", "cpu:aarch64",   "ref"};
+static const char *const spellings[] = {
+    "cpu:native",  "cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64", "cuda:sm_70",  "cuda:sm_75", "cuda:sm_80",
+    "cuda:sm_86",  "cuda:sm_87",    "cuda:sm_89",    "cuda:sm_90a",   "cuda:sm_100", "cuda:sm_120", "ref",
+};
 
 #if defined(__x86_64__)
 static uint64_t enabled_state(void)
@@ -158,7 +169,7 @@ static int unknown(struct yir_diags *d, const char *text)
         yir_diag_note(d, (struct yir_loc){0}, "did you mean '%s'?", near);
     else
         yir_diag_note(d, (struct yir_loc){0},
-                      "targets are cpu:native and cpu:LEVEL (x86-64-v2, x86-64-v3, x86-64-v4, aarch64)");
+                      "targets are cpu:native, cpu:LEVEL (x86-64-v2, x86-64-v3, x86-64-v4, aarch64) and cuda:SM (sm_75 ... sm_120)");
     return -1;
 }
 
@@ -180,12 +191,29 @@ static int find_cpu(struct yir_arena *a, struct yir_diags *d, const char *text, 
     return 0;
 }
 
+static int find_cuda(struct yir_arena *a, struct yir_diags *d, const char *text, struct cg_target *out)
+{
+    const char *name = text + strlen("cuda:");
+    for (size_t i = 0; i < YIR_COUNT(gpus); i++) {
+        if (strcmp(gpus[i].name, name)) continue;
+        text = yir_strdup(a, text);
+        *out = (struct cg_target){
+            .kb = {.name = text, .lanes = 1, .vregs = 128, .has_fma = true, .native_math = true, .element_units = true},
+            .backend = CG_CUDA,
+            .text = text,
+            .features = "",
+            .needs = "",
+            .arch = gpus[i].name,
+        };
+        return 0;
+    }
+    return unknown(d, text);
+}
+
 int cg_target_find(struct yir_arena *a, struct yir_diags *d, const char *text, struct cg_target *out)
 {
     if (!strncmp(text, "cpu:", 4)) return find_cpu(a, d, text, out);
-    if (!strncmp(text, "cuda:", 5))
-        return yir_diag(d, (struct yir_loc){0}, E_TARGET,
-                        "target '%s': CUDA targets are not supported by this version", text);
+    if (!strncmp(text, "cuda:", 5)) return find_cuda(a, d, text, out);
     if (strcmp(text, "ref")) return unknown(d, text);
     *out = (struct cg_target){
         .kb = {.name = "ref", .lanes = 1, .vregs = 16, .has_fma = true, .native_math = true},
@@ -205,5 +233,7 @@ void cg_targets_list(struct yir_str *out)
         yir_str_fmt(out, "cpu:%-10s %s, %d float lanes%s\n", levels[i].name, levels[i].arch, levels[i].lanes,
                     host_has(&levels[i]) ? ", runs here" : "");
 #endif
+    for (size_t i = 0; i < YIR_COUNT(gpus); i++)
+        yir_str_fmt(out, "cuda:%-9s %s\n", gpus[i].name, gpus[i].what);
     yir_str_fmt(out, "ref            the evaluator, in double; no code\n");
 }

@@ -292,6 +292,7 @@ int call_target(struct call *k, const char *text, struct cg_target *out)
 
 static int native_code(struct call *k, struct build *b)
 {
+    if (b->target.backend == CG_CUDA) return cg_nvrtc_compile(k->arena, k->diags, b->program, &b->target, &b->code);
 #ifdef YOLOC_LLVM
     return cg_llvm_compile(k->arena, k->diags, b->program, &b->target, &b->code, b->llvm_text);
 #else
@@ -303,7 +304,11 @@ static int native_code(struct call *k, struct build *b)
 int call_find_target(struct call *k, struct build *b)
 {
     if (call_target(k, k->o->target, &b->target)) return -1;
-    if (b->target.backend != CG_CPU)
+    if (b->target.backend == CG_CUDA && k->o->checked)
+        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s: kernels for GPUs can't check their bounds", k->o->target);
+    if (b->target.backend == CG_CUDA && k->o->tune)
+        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s: kernels for GPUs are not tuned by this version", k->o->target);
+    if (b->target.backend == CG_REF)
         return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s is no target that modules can be made for", k->o->target);
     return 0;
 }

@@ -377,12 +377,15 @@ static int inspect_program(struct call *k, const struct cg_modview *v, struct yi
 
 static int inspect_code(struct call *k, const struct cg_modview *v, struct yir_str *s)
 {
-#ifdef YOLOC_LLVM
     struct build b = {0};
     if (rebuild(k, v, &b, true)) return -1;
+    if (b.target.backend == CG_CUDA) {
+        cg_cuda_text(s, b.program);
+        return 0;
+    }
+#ifdef YOLOC_LLVM
     return cg_llvm_compile(k->arena, k->diags, b.program, &b.target, &b.code, s);
 #else
-    (void)v, (void)s;
     return yir_diag(k->diags, (struct yir_loc){0}, E_LLVM, "this build has no LLVM (YOLOC_LLVM=OFF)");
 #endif
 }
@@ -429,6 +432,11 @@ int call_keep(struct call *k, const struct build *b)
     yir_print(&ir, b->fused, YIR_PRINT_LOCS);
     put_programs(&programs, b->program);
     if (keep_file(k, "fused.yir", ir.text, ir.len) || keep_file(k, "programs.kb", programs.text, programs.len)) return -1;
+    if (b->target.backend == CG_CUDA) {
+        struct yir_str cuda = {.arena = k->arena};
+        cg_cuda_text(&cuda, b->program);
+        if (keep_file(k, "kernels.cu", cuda.text, cuda.len)) return -1;
+    }
     if (b->llvm_text && b->llvm_text->len && keep_file(k, "kernels.ll", b->llvm_text->text, b->llvm_text->len)) return -1;
     return keep_file(k, "code.bin", b->code.blob, b->code.size);
 }

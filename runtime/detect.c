@@ -47,8 +47,8 @@ static yolort_status prepare(yolort_context *c, const struct frame *f, int n, co
         rt_detector_free(d);
         return rt_fail(e, YOLORT_OOM_HOST, "detect: no memory for %d images", n);
     }
-    d->bound.io[f->input] = (struct rt_binding){d->input.data, in};
-    d->bound.io[f->decoded] = (struct rt_binding){d->decoded.data, out};
+    d->bound.io[f->input] = (struct rt_binding){d->input.data, in, 0};
+    d->bound.io[f->decoded] = (struct rt_binding){d->decoded.data, out, 0};
     d->max_batch = n;
     return YOLORT_OK;
 }
@@ -128,7 +128,8 @@ static yolort_status detect(yolort_context *c, const yolort_image *images, int n
     RT_TRY(choose_options(m, opts, &own, &e));
     for (int i = 0; i < n; i++)
         RT_TRY(place(c, &images[i], i, c->m->io[f.input].bytes_per_image, &e));
-    RT_TRY(rt_context_run(c, &c->detect.bound, n));
+    RT_TRY(rt_context_run(c, &c->detect.bound, n, NULL));
+    RT_TRY(rt_context_wait(c));
     for (int i = 0; i < n; i++)
         RT_TRY(find_boxes(c, &f, &images[i], i, &own, out + (size_t)i * capacity, capacity,
                           &counts[i], &e));

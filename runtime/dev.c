@@ -1,6 +1,6 @@
 #include "dev.h"
 
-static const struct rt_dev *const devices[] = {&rt_dev_cpu};
+static const struct rt_dev *const devices[] = {&rt_dev_cpu, &rt_dev_cuda};
 
 const struct rt_dev *rt_dev_find(uint32_t kind)
 {

@@ -2,39 +2,67 @@
 #ifndef RT_DEV_H
 #define RT_DEV_H
 
-#include "module.h"
 #include "pool.h"
-#include "status.h"
+#include "tables.h"
 
+/* What a device holds of a loaded program. */
 struct rt_code {
     uint8_t *base; /* NULL: nothing loaded */
     size_t size;
+    void *own;     /* the device's; NULL: none */
+};
+
+/* Where steps find their memory: device addresses where the device has memory of its own. */
+struct rt_memory {
+    uint8_t *arena, *constants;
+    uint8_t *io[YM_MAX_IO]; /* for what the caller has bound in host memory; NULL: the binding itself */
 };
 
 /* One step of a run. */
 struct rt_launch {
     const struct rt_code *code;
+    void *session; /* of devices with memory of their own */
+    uint32_t kernel, narg;
     uint64_t entry; /* offset in the code */
     void *const *arg;
     int64_t total, grain; /* units of all images; units to hand out at once, at least */
     struct rt_pool *pool;
     uint8_t *scratch; /* thread t's own begins at scratch + t * scratch_stride */
     size_t scratch_stride;
+    const char *name; /* of the kernel */
+};
+
+/* What a device with memory of its own does for a context. Between begin and end (which is called whatever happened) work is
+ * put on the caller's stream; wait returns when the last run's is done. After YOLORT_DEVICE_LOST every call gives that. */
+struct rt_own_memory {
+    yolort_status (*open)(void **session, const struct rt_code *code, int ordinal, const struct rt_tables *t, struct rt_memory *out,
+                          const struct rt_error *e);
+    void (*close)(void *session);
+    int (*owns)(void *session, const void *p); /* 1: p is an address of this device's memory; -1: of another's */
+    yolort_status (*begin)(void *session, void *stream, const struct rt_error *e);
+    yolort_status (*poison)(void *session, const struct rt_error *e); /* fills the arena with NaN */
+    yolort_status (*put)(void *session, uint8_t *to, const void *from, size_t bytes, const struct rt_error *e);
+    yolort_status (*get)(void *session, void *to, const uint8_t *from, size_t bytes, const struct rt_error *e);
+    yolort_status (*settle)(void *session, const struct rt_error *e); /* waits for what was put on the stream */
+    yolort_status (*end)(void *session, const struct rt_error *e);
+    yolort_status (*wait)(void *session, const struct rt_error *e);
 };
 
 struct rt_dev {
     const char *name;
-    uint32_t kind;
+    uint32_t kind; /* enum ym_device */
     /* INCOMPATIBLE with what is missing when code for this arch and these comma-joined features cannot run
      * here. */
     yolort_status (*fits)(const char *arch, const char *features, const struct rt_error *e);
-    yolort_status (*load)(struct rt_code *out, const void *code, size_t size, const struct rt_error *e);
+    yolort_status (*load)(struct rt_code *out, const struct rt_tables *t, const struct rt_error *e);
     void (*unload)(struct rt_code *c);
-    /* What the first failing call of the kernel returned, or 0. */
-    int32_t (*launch)(const struct rt_launch *l);
+    /* *stray: what the first failing call of the kernel returned, or 0. */
+    yolort_status (*launch)(const struct rt_launch *l, int32_t *stray, const struct rt_error *e);
+    const struct rt_own_memory *own; /* NULL: works in the host's memory, and runs are done when they return */
 };
 
-extern const struct rt_dev rt_dev_cpu; /* dev_cpu.c */
+extern const struct rt_dev rt_dev_cpu;  /* dev_cpu.c */
+extern const struct rt_dev rt_dev_cuda; /* dev_cuda.c */
 
 /* dev.c: NULL when this build has no such device. */
 const struct rt_dev *rt_dev_find(uint32_t kind);

@@ -43,14 +43,15 @@ static void cpu_unload(struct rt_code *c)
 }
 
 /* Never writable and executable at once: filled as data, then sealed. */
-static yolort_status cpu_load(struct rt_code *out, const void *code, size_t size, const struct rt_error *e)
+static yolort_status cpu_load(struct rt_code *out, const struct rt_tables *t, const struct rt_error *e)
 {
+    size_t size = t->code.size;
     size_t map = (size_t)rt_align(size ? size : 1, (uint64_t)sysconf(_SC_PAGESIZE));
     void *p = mmap(NULL, map, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return rt_fail(e, YOLORT_OOM_HOST, "no memory for %zu bytes of code", size);
     out->base = p;
     out->size = map;
-    memcpy(p, code, size);
+    memcpy(p, t->code.data, size);
     if (mprotect(p, map, PROT_READ | PROT_EXEC)) {
         int why = errno;
         cpu_unload(out);
@@ -77,16 +78,18 @@ static void run_units(void *ctx, int worker, int64_t begin, int64_t end)
     if (r) atomic_compare_exchange_strong(&j->failure, &none, r);
 }
 
-static int32_t cpu_launch(const struct rt_launch *l)
+static yolort_status cpu_launch(const struct rt_launch *l, int32_t *stray, const struct rt_error *e)
 {
+    (void)e;
     struct job j = {.l = l, .fn = (ym_cpu_fn)(uintptr_t)(l->code->base + l->entry)};
     rt_pool_run(l->pool, run_units, &j, l->total, l->grain);
-    return atomic_load_explicit(&j.failure, memory_order_relaxed);
+    *stray = atomic_load_explicit(&j.failure, memory_order_relaxed);
+    return YOLORT_OK;
 }
 
 const struct rt_dev rt_dev_cpu = {
     .name = "cpu",
-    .kind = 1,
+    .kind = YM_CPU,
     .fits = cpu_fits,
     .load = cpu_load,
     .unload = cpu_unload,

@@ -12,6 +12,7 @@ enum {
     MAX_THREADS_A_CORE = 4, /* no more than those are started */
     SPIN_US = 50, /* a run of yolov8n on two threads: 28.8 ms with 0, 28.0 with 5, 27.2 with 20, 26.7 with 50 and with 200 */
     MAX_SPIN_US = 1000000,
+    MAX_DEVICE = 1023,
 };
 
 static int is_context(const yolort_context *c)
@@ -27,6 +28,7 @@ struct rt_error rt_context_error(yolort_context *c)
 static void destroy(yolort_context *c)
 {
     rt_pool_free(c->pool);
+    if (c->session) c->m->dev->own->close(c->session);
     rt_detector_free(&c->detect);
     rt_block_free(&c->arena);
     rt_block_free(&c->scratch);
@@ -84,7 +86,7 @@ static yolort_status read_opts(yolort_context_opts *own, const yolort_context_op
     if (opts && rt_opts_read(own, sizeof *own, opts)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_THREADS, own->threads >= 0 && own->threads <= MAX_THREADS)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_SPIN, own->spin_us >= -1 && own->spin_us <= MAX_SPIN_US)) return YOLORT_ARG;
-    if (!RT_HOLDS(CTX_DEVICE, own->device == 0)) return YOLORT_ARG;
+    if (!RT_HOLDS(CTX_DEVICE, own->device >= 0 && own->device <= MAX_DEVICE)) return YOLORT_ARG;
     own->threads = thread_count(own->threads);
     if (!own->spin_us) own->spin_us = SPIN_US;
     return YOLORT_OK;
@@ -96,24 +98,35 @@ static void wire_fixed(yolort_context *c)
     const struct rt_tables *t = &c->m->t;
     for (uint32_t i = 0; i < t->narg; i++) {
         const struct ym_arg *a = &t->arg[i];
-        if (a->slot == YM_SLOT_ARENA) c->arg[i] = c->arena.data + a->offset;
-        if (a->slot == YM_SLOT_CONSTANT) c->arg[i] = (void *)(uintptr_t)(t->constants.data + a->offset);
+        if (a->slot == YM_SLOT_ARENA) c->arg[i] = c->memory.arena + a->offset;
+        if (a->slot == YM_SLOT_CONSTANT) c->arg[i] = c->memory.constants + a->offset;
     }
 }
 
-static yolort_status allocate(yolort_context *c, int spin_us)
+static yolort_status allocate_host(yolort_context *c, int spin_us)
 {
     const struct rt_tables *t = &c->m->t;
     /* Two lines apart, so that no prefetch of one thread takes lines from the next. */
     c->scratch_stride = (size_t)rt_align(t->target->scratch_size, 2 * RT_LINE);
-    c->arg = calloc((size_t)t->narg + 1, sizeof *c->arg);
-    c->ms = calloc((size_t)t->nstep + 1, sizeof *c->ms);
-    if (!c->arg || !c->ms) return YOLORT_OOM_HOST;
     if (rt_block_new(&c->arena, t->target->arena_size, c->guard)) return YOLORT_OOM_HOST;
     if (rt_block_new(&c->scratch, (uint64_t)c->scratch_stride * (uint64_t)c->threads, c->guard))
         return YOLORT_OOM_HOST;
     c->pool = rt_pool_new(c->threads, spin_us > 0 ? spin_us : 0);
+    c->memory.arena = c->arena.data;
+    c->memory.constants = (uint8_t *)(uintptr_t)t->constants.data;
     return c->pool ? YOLORT_OK : YOLORT_OOM_HOST;
+}
+
+static yolort_status allocate(yolort_context *c, const yolort_context_opts *own)
+{
+    const struct rt_dev *dev = c->m->dev;
+    const struct rt_tables *t = &c->m->t;
+    struct rt_error e = rt_context_error(c);
+    c->arg = calloc((size_t)t->narg + 1, sizeof *c->arg);
+    c->ms = calloc((size_t)t->nstep + 1, sizeof *c->ms);
+    if (!c->arg || !c->ms) return YOLORT_OOM_HOST;
+    if (dev->own) return dev->own->open(&c->session, &c->m->code, own->device, t, &c->memory, &e);
+    return allocate_host(c, own->spin_us);
 }
 
 yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const yolort_context_opts *opts)
@@ -121,16 +134,17 @@ yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const y
     yolort_context_opts own;
     if (!RT_HOLDS(CTX_NULL, out && yolort_module_info(m))) return YOLORT_ARG;
     RT_TRY(read_opts(&own, opts));
+    if (!RT_HOLDS(CTX_DEVICE, own.device == 0 || m->dev->own)) return YOLORT_ARG;
     yolort_context *c = calloc(1, sizeof *c);
     if (!c) return YOLORT_OOM_HOST;
     c->kind = RT_CONTEXT_KIND;
     atomic_init(&c->state, RT_IDLE);
     c->owner = getpid();
     c->m = m;
-    c->threads = own.threads;
+    c->threads = m->dev->own ? 1 : own.threads;
     c->guard = own.guard;
     rt_module_keep(m);
-    yolort_status s = allocate(c, own.spin_us);
+    yolort_status s = allocate(c, &own);
     if (s) {
         destroy(c);
         return s;
@@ -155,9 +169,11 @@ static yolort_status bind(yolort_context *c, size_t io, void *data, size_t bytes
              "bind: %s: %zu bytes, an image has %zu", d->name, bytes, d->bytes_per_image);
     RT_CHECK(&e, ARG, BIND_ALIGN, (uintptr_t)data % align == 0, "bind: %s: address is no multiple of %zu",
              d->name, align);
+    int on_device = data && c->session ? c->m->dev->own->owns(c->session, data) : 0;
+    RT_CHECK(&e, ARG, BIND_DEVICE, on_device >= 0, "bind: %s: memory of another device", d->name);
     for (size_t i = 0; data && rt_is_picture(c->m, io) && i < c->m->t.nio; i++)
-        if (rt_is_picture(c->m, i)) c->bound.io[i] = (struct rt_binding){NULL, 0};
-    c->bound.io[io] = (struct rt_binding){data, data ? bytes : 0};
+        if (rt_is_picture(c->m, i)) c->bound.io[i] = (struct rt_binding){NULL, 0, 0};
+    c->bound.io[io] = (struct rt_binding){data, data ? bytes : 0, on_device};
     c->wired = NULL;
     return YOLORT_OK;
 }
@@ -217,7 +233,8 @@ static void wire(yolort_context *c, const struct rt_bindings *b)
     for (uint32_t i = 0; i < t->narg; i++) {
         const struct ym_arg *a = &t->arg[i];
         if (a->slot != YM_SLOT_IO) continue;
-        uint8_t *data = b->io[a->io].data;
+        const struct rt_binding *at = &b->io[a->io];
+        uint8_t *data = at->data && !at->on_device && c->memory.io[a->io] ? c->memory.io[a->io] : at->data;
         c->arg[i] = data ? data + a->offset : NULL;
     }
     c->wired = b;
@@ -235,6 +252,10 @@ static yolort_status run_step(yolort_context *c, const struct ym_step *p, int ba
     const struct rt_tables *t = &c->m->t;
     struct rt_launch l = {
         .code = &c->m->code,
+        .session = c->session,
+        .kernel = p->kernel,
+        .narg = p->narg,
+        .name = t->strings + t->kernel[p->kernel].name,
         .entry = t->kernel[p->kernel].offset,
         .arg = c->arg + p->first_arg,
         .total = t->kernel[p->kernel].units * batch,
@@ -243,7 +264,8 @@ static yolort_status run_step(yolort_context *c, const struct ym_step *p, int ba
         .scratch = c->scratch.data,
         .scratch_stride = c->scratch_stride,
     };
-    int32_t r = c->m->dev->launch(&l);
+    int32_t r = 0;
+    RT_TRY(c->m->dev->launch(&l, &r, e));
     RT_CHECK(e, FORMAT, RUN_STRAY, !r, "step %d (%s, %s): an access would have left argument %d",
              (int)(p - t->step), t->strings + p->label, t->strings + t->kernel[p->kernel].name, r - 1);
     return YOLORT_OK;
@@ -255,32 +277,77 @@ static int wanted(const struct ym_step *p, const uint64_t in[2], const uint64_t 
     return fed && rt_mask_meets(p->want, out);
 }
 
-yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int batch)
+static yolort_status run_steps(yolort_context *c, int batch, const uint64_t in[2], const uint64_t out[2], const struct rt_error *e)
 {
-    struct rt_error e = rt_context_error(c);
     const struct rt_tables *t = &c->m->t;
-    uint64_t in[2] = {0, 0}, out[2] = {0, 0};
-    RT_CHECK(&e, ARG, RUN_BATCH, batch >= 1 && batch <= t->target->max_batch, "run: batch %d of at most %d",
-             batch, t->target->max_batch);
-    RT_CHECK(&e, ARG, RUN_FORK, c->owner == getpid(), "run: the context was made before a fork");
-    RT_TRY(check_bound(c, b, (size_t)batch, in, out, &e));
-    wire(c, b);
-    if (c->guard) rt_block_poison(&c->arena);
     if (c->profile) memset(c->ms, 0, t->nstep * sizeof *c->ms);
     for (uint32_t i = 0; i < t->nstep; i++) {
         if (!wanted(&t->step[i], in, out)) continue;
         double start = c->profile ? now_ms() : 0;
-        RT_TRY(run_step(c, &t->step[i], batch, &e));
+        RT_TRY(run_step(c, &t->step[i], batch, e));
+        if (c->profile && c->session) RT_TRY(c->m->dev->own->settle(c->session, e));
         if (c->profile) c->ms[i] = now_ms() - start;
     }
     return YOLORT_OK;
 }
 
+/* Host memory that is bound, to the device (output 0) or from it (1). */
+static yolort_status copy_bound(yolort_context *c, const struct rt_bindings *b, int batch, int output, const struct rt_error *e)
+{
+    const struct rt_own_memory *own = c->m->dev->own;
+    for (uint32_t i = 0; i < c->m->t.nio; i++) {
+        const struct rt_binding *at = &b->io[i];
+        size_t bytes = c->m->io[i].bytes_per_image * (size_t)batch;
+        if (!at->data || at->on_device || !!c->m->io[i].is_output != output) continue;
+        RT_TRY(output ? own->get(c->session, at->data, c->memory.io[i], bytes, e)
+                      : own->put(c->session, c->memory.io[i], at->data, bytes, e));
+    }
+    return YOLORT_OK;
+}
+
+static yolort_status run_inside(yolort_context *c, const struct rt_bindings *b, int batch, const uint64_t in[2],
+                                const uint64_t out[2], const struct rt_error *e)
+{
+    if (c->guard) RT_TRY(c->m->dev->own->poison(c->session, e));
+    RT_TRY(copy_bound(c, b, batch, 0, e));
+    RT_TRY(run_steps(c, batch, in, out, e));
+    return copy_bound(c, b, batch, 1, e);
+}
+
+static yolort_status run_on_device(yolort_context *c, const struct rt_bindings *b, int batch, const uint64_t in[2],
+                                   const uint64_t out[2], void *stream, const struct rt_error *e)
+{
+    const struct rt_own_memory *own = c->m->dev->own;
+    RT_TRY(own->begin(c->session, stream, e));
+    yolort_status s = run_inside(c, b, batch, in, out, e), end = own->end(c->session, s ? NULL : e);
+    return s ? s : end;
+}
+
+yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int batch, void *stream)
+{
+    struct rt_error e = rt_context_error(c);
+    uint64_t in[2] = {0, 0}, out[2] = {0, 0};
+    RT_CHECK(&e, ARG, RUN_BATCH, batch >= 1 && batch <= c->m->t.target->max_batch, "run: batch %d of at most %d",
+             batch, c->m->t.target->max_batch);
+    RT_CHECK(&e, ARG, RUN_FORK, c->owner == getpid(), "run: the context was made before a fork");
+    RT_TRY(check_bound(c, b, (size_t)batch, in, out, &e));
+    wire(c, b);
+    if (c->session) return run_on_device(c, b, batch, in, out, stream, &e);
+    if (c->guard) rt_block_poison(&c->arena);
+    return run_steps(c, batch, in, out, &e);
+}
+
+yolort_status rt_context_wait(yolort_context *c)
+{
+    struct rt_error e = rt_context_error(c);
+    return c->session ? c->m->dev->own->wait(c->session, &e) : YOLORT_OK;
+}
+
 static yolort_status run(yolort_context *c, int batch, void *stream)
 {
     struct rt_error e = rt_context_error(c);
-    RT_CHECK(&e, ARG, RUN_STREAM, !stream, "run: a CPU module takes no stream");
-    return rt_context_run(c, &c->bound, batch);
+    RT_CHECK(&e, ARG, RUN_STREAM, !stream || c->session, "run: a CPU module takes no stream");
+    return rt_context_run(c, &c->bound, batch, stream);
 }
 
 yolort_status yolort_run(yolort_context *c, int batch, void *stream)
@@ -289,11 +356,13 @@ yolort_status yolort_run(yolort_context *c, int batch, void *stream)
     return rt_context_leave(c, run(c, batch, stream));
 }
 
-/* CPU work is done when yolort_run returns; only a context inside another call is to be told. */
+/* CPU work is done when yolort_run returns; then only a context inside another call is to be told. */
 yolort_status yolort_wait(yolort_context *c)
 {
     if (!is_context(c)) return YOLORT_ARG;
-    return atomic_load(&c->state) == RT_IDLE ? YOLORT_OK : YOLORT_BUSY;
+    if (!c->session) return atomic_load(&c->state) == RT_IDLE ? YOLORT_OK : YOLORT_BUSY;
+    RT_TRY(rt_context_enter(c));
+    return rt_context_leave(c, rt_context_wait(c));
 }
 
 const char *yolort_error(const yolort_context *c)
@@ -301,10 +370,26 @@ const char *yolort_error(const yolort_context *c)
     return is_context(c) ? c->error : "";
 }
 
+/* A copy of the device's arena, taken now. */
+static yolort_status mirror_arena(yolort_context *c)
+{
+    const struct rt_own_memory *own = c->m->dev->own;
+    struct rt_error e = rt_context_error(c);
+    if (!c->arena.data && rt_block_new(&c->arena, c->m->t.target->arena_size, 0)) return YOLORT_OOM_HOST;
+    RT_TRY(own->begin(c->session, NULL, &e));
+    yolort_status s = own->get(c->session, c->arena.data, c->memory.arena, c->m->t.target->arena_size, &e);
+    if (!s) s = own->settle(c->session, &e);
+    yolort_status end = own->end(c->session, s ? NULL : &e);
+    return s ? s : end;
+}
+
 void *yolort_arena(yolort_context *c, size_t *bytes)
 {
-    if (bytes) *bytes = is_context(c) ? c->arena.size : 0;
-    return is_context(c) ? c->arena.data : NULL;
+    if (bytes) *bytes = 0;
+    if (!is_context(c)) return NULL;
+    if (c->session && mirror_arena(c)) return NULL;
+    if (bytes) *bytes = c->arena.size;
+    return c->arena.data;
 }
 
 int yolort_threads(const yolort_context *c)

@@ -107,7 +107,7 @@ static yolort_status fill(yolort_module *m, const uint8_t *bytes, size_t size, c
     m->names = calloc((size_t)m->t.meta->nc + 1, sizeof *m->names);
     m->io = calloc(m->t.nio, sizeof *m->io);
     if (!m->names || !m->io) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
-    RT_TRY(m->dev->load(&m->code, m->t.code.data, m->t.code.size, e));
+    RT_TRY(m->dev->load(&m->code, &m->t, e));
     describe(m);
     return YOLORT_OK;
 }

@@ -59,7 +59,7 @@ enum ym_section_kind {
     YM_KERNEL = 18,   /* struct ym_kernel[] */
     YM_STEP = 19,     /* struct ym_step[] */
     YM_ARG = 20,      /* struct ym_arg[] */
-    YM_CODE = 21,     /* cpu: one flat position-independent blob; a struct ym_seal before each function */
+    YM_CODE = 21,     /* cpu: one flat position-independent blob, cuda: a cubin for each function; a struct ym_seal before each */
     YM_CONSTANTS = 22, /* packed weights, as the kernels read them */
     YM_PARAM = 23     /* struct ym_param[], those of kernel 0 first */
 };
@@ -83,10 +83,12 @@ struct ym_meta {
     uint64_t weights_digest[2];
 };
 
+enum ym_device { YM_CPU = 1, YM_CUDA = 2 };
+
 struct ym_target {
-    uint32_t kind;           /* 1: cpu */
+    uint32_t kind;           /* enum ym_device */
     uint32_t name;           /* "cpu:x86-64-v4" */
-    uint32_t arch;           /* "x86_64", "aarch64" */
+    uint32_t arch;           /* "x86_64", "aarch64", "sm_90a" */
     uint32_t features;       /* comma-joined names of ym_cpu_feature rows that the code needs */
     uint32_t precision;      /* "f32" */
     uint32_t compiler;       /* "LLVM 19.1.7" */
@@ -185,6 +187,11 @@ struct ym_cpu_call {
     void *scratch;
     int64_t begin, end;
 };
+
+/* A CUDA kernel is a function of the kernel's name, alone in the cubin at its offset. Its parameters are the addresses of the
+ * step's arguments, then the number of units of all images, 64 bits wide. It runs in a row of blocks of this many threads, as
+ * many as it takes; thread t of block b does unit b * YM_CUDA_BLOCK + t. Its scratch is 0. */
+enum { YM_CUDA_BLOCK = 128 };
 
 /* 0, or in checked code 1 + the number of the argument that an access would have left. */
 typedef int32_t (*ym_cpu_fn)(const struct ym_cpu_call *call);

@@ -33,6 +33,7 @@ void rt_module_drop(yolort_module *m);
 struct rt_binding {
     uint8_t *data; /* NULL: unbound */
     size_t bytes;
+    int on_device; /* data is an address of the device's own memory */
 };
 
 /* One set of what the steps read and write: the caller's, or that of yolort_detect. */
@@ -58,7 +59,9 @@ struct yolort_context {
     yolort_module *m;
     int threads;
     struct rt_pool *pool;
-    struct rt_block arena, scratch;
+    void *session; /* of a device with memory of its own, whose addresses `memory` holds */
+    struct rt_memory memory;
+    struct rt_block arena, scratch; /* arena: a copy for yolort_arena where the device has its own */
     size_t scratch_stride;
     int guard, profile;
     void **arg; /* m->t.narg pointers, those of YM_SLOT_IO as in *wired */
@@ -77,8 +80,9 @@ struct rt_error rt_context_error(yolort_context *c);
 /* An input that is a form of the picture; of those one is bound. */
 int rt_is_picture(const yolort_module *m, size_t io);
 
-/* Entered. Runs `batch` images on these bindings. */
-yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int batch);
+/* Entered. Runs `batch` images on these bindings; on a device, the work is then on the stream. */
+yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int batch, void *stream);
+yolort_status rt_context_wait(yolort_context *c);
 
 /* detect.c */
 void rt_detector_free(struct rt_detector *d);

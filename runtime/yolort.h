@@ -129,11 +129,26 @@ typedef struct yolort_info {
 
 YOLORT_API const yolort_info *yolort_module_info(const yolort_module *m);
 
+/* --- GPUs --------------------------------------------------------------------------------------------------- */
+
+typedef struct yolort_gpu {
+    char name[128];
+    char target[24];      /* what to compile for: "cuda:sm_90a" */
+    int ordinal;          /* `device` of yolort_context_opts */
+    int major, minor;     /* compute capability */
+    int multiprocessors;
+    uint64_t memory_bytes;
+} yolort_gpu;
+
+/* The first `capacity` of *count GPUs; *driver: the newest CUDA version that the driver knows, 1000 * major + 10 * minor. NO_DEVICE,
+ * with a text, when there is no driver. The driver is libcuda.so.1, or the file that the environment's YOLOC_LIBCUDA names. */
+YOLORT_API yolort_status yolort_gpus(yolort_gpu *out, size_t capacity, size_t *count, int *driver, char *error, size_t error_size);
+
 /* --- contexts ----------------------------------------------------------------------------------------------- */
 
 typedef struct yolort_context_opts {
     size_t size;     /* sizeof of this struct as the caller knows it; yolort_context_opts_init sets it */
-    int device;      /* ordinal; 0 for CPU modules */
+    int device;      /* ordinal of the GPU; 0 for CPU modules */
     int threads;     /* CPU: number of threads, 0: yolort_cpu_threads(); at most four for each core are started */
     int guard;       /* debug: the arena lies between pages that may not be touched, and is poisoned with NaN */
     int spin_us;     /* CPU: for how long a thread looks for work before it sleeps; 0: 50 microseconds, -1: not at all */
@@ -152,12 +167,15 @@ YOLORT_API int yolort_cpu_threads(void);
 YOLORT_API int yolort_threads(const yolort_context *c);
 
 /* Memory for one input or output, for at least the batch that will be run; stays the caller's and must live until
- * the next bind of the same io or the context's end. data NULL unbinds. ARG when io is out of range, or bytes is less
+ * the next bind of the same io or the context's end. On a CUDA module it may lie in the memory of the context's device, or
+ * in the host's, which runs then copy; pinned memory is copied fastest. data NULL unbinds. ARG when io is out of range, or bytes is less
  * than one image. The binding of one form of the picture unbinds the other. */
 YOLORT_API yolort_status yolort_bind(yolort_context *c, size_t io, void *data, size_t bytes);
 
 /* Runs `batch` images (1 .. max_batch) through the network. On a CPU module the work is done on return and `stream`
- * must be NULL; on a device it is asynchronous on the given stream. Allocates nothing. */
+ * must be NULL. On a CUDA module it is put on the stream (a CUstream or cudaStream_t, NULL: the default one) of the context's
+ * device, copies included; yolort_wait waits for it, and what is bound stays as it is until then. After DEVICE_LOST the
+ * context does nothing more; free it. Allocates nothing. */
 YOLORT_API yolort_status yolort_run(yolort_context *c, int batch, void *stream);
 YOLORT_API yolort_status yolort_wait(yolort_context *c);
 
@@ -165,7 +183,7 @@ YOLORT_API yolort_status yolort_wait(yolort_context *c);
 YOLORT_API const char *yolort_error(const yolort_context *c);
 
 /* The memory that holds values between steps, for tools that compare them (`yoloc verify`); *bytes gets its size. The caller
- * may read it between runs. NULL for what is no context. */
+ * may read it between runs. On a CUDA module it is a copy, made by each call. NULL for what is no context. */
 YOLORT_API void *yolort_arena(yolort_context *c, size_t *bytes);
 
 /* Times of the last run by step, when profiling is on. */

@@ -15,12 +15,50 @@ static const struct cli_option rows[] = {
     {.name = "json", .value = CLI_FLAG, .at = offsetof(struct options, json), .help = "as JSON"},
 };
 
-static int print_json(const char *cpu, struct cli_error *e)
+enum { MAX_GPUS = 64 };
+
+struct gpus {
+    yolort_gpu gpu[MAX_GPUS];
+    size_t n;
+    int driver;
+    char why[160]; /* there are none */
+};
+
+static void find_gpus(struct gpus *g)
+{
+    g->why[0] = 0;
+    if (yolort_gpus(g->gpu, MAX_GPUS, &g->n, &g->driver, g->why, sizeof g->why)) g->n = 0;
+    if (g->n > MAX_GPUS) g->n = MAX_GPUS;
+}
+
+static void add_gpus(struct cli_text *t, const struct gpus *g)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        const yolort_gpu *p = &g->gpu[i];
+        cli_text_addf(t, ",{\"target\":\"%s\",\"name\":", p->target);
+        cli_text_json(t, p->name);
+        cli_text_addf(t, ",\"device\":%d,\"multiprocessors\":%d,\"memory_bytes\":%llu,\"driver\":\"%d.%d\"}", p->ordinal,
+                      p->multiprocessors, (unsigned long long)p->memory_bytes, g->driver / 1000, g->driver % 1000 / 10);
+    }
+}
+
+static void print_gpus(const struct gpus *g)
+{
+    for (size_t i = 0; i < g->n; i++)
+        printf("%s  device %d: %s, %d multiprocessors, %.1f GB, driver for CUDA %d.%d\n", g->gpu[i].target, g->gpu[i].ordinal,
+               g->gpu[i].name, g->gpu[i].multiprocessors, (double)g->gpu[i].memory_bytes / 1e9, g->driver / 1000,
+               g->driver % 1000 / 10);
+    if (!g->n) printf("cuda        none%s%s\n", *g->why ? ": " : "", g->why);
+}
+
+static int print_json(const char *cpu, const struct gpus *g, struct cli_error *e)
 {
     struct cli_text t = {0};
     cli_text_add(&t, "{\"version\":1,\"devices\":[{\"target\":\"cpu:native\",\"name\":");
     cli_text_json(&t, cpu);
-    cli_text_addf(&t, ",\"threads\":%d}]}\n", yolort_cpu_threads());
+    cli_text_addf(&t, ",\"threads\":%d}", yolort_cpu_threads());
+    add_gpus(&t, g);
+    cli_text_addf(&t, "]}\n");
     int rc = cli_text_flush(&t, stdout, e);
     cli_text_free(&t);
     return rc;
@@ -30,11 +68,15 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
 {
     const struct options *o = options;
     char cpu[128];
+    struct gpus gpus;
     (void)args;
+    find_gpus(&gpus);
     cli_host_cpu(cpu, sizeof cpu);
     if (o->json)
-        return print_json(cpu, e);
-    printf("cpu:native  %s, %d threads\n\ntargets:\n", cpu, yolort_cpu_threads());
+        return print_json(cpu, &gpus, e);
+    printf("cpu:native  %s, %d threads\n", cpu, yolort_cpu_threads());
+    print_gpus(&gpus);
+    printf("\ntargets:\n");
     struct cli_compiler c;
     yoloc_result text = {NULL, 0};
     if (cli_compiler_open(&c, NULL, e) != 0)

@@ -1,0 +1,29 @@
+/* The CUDA driver, loaded at run time: nothing links against it, and a machine without it runs CPU modules all the same. */
+#ifndef RT_CUDA_API_H
+#define RT_CUDA_API_H
+
+#include "status.h"
+
+struct cuda_api {
+#define CUDA(name, symbol, args) int(*name) args;
+#include "cuda.def"
+#undef CUDA
+};
+
+/* Loads libcuda.so.1, or the file that YOLOC_LIBCUDA names, and initialises it. NO_DEVICE when there is none. It stays loaded
+ * until the process ends. */
+yolort_status rt_cuda_load(struct cuda_api *out, const struct rt_error *e);
+
+/* The status for an error number of the driver, with a text "what: CUDA_ERROR_..."; 0 is OK. */
+yolort_status rt_cuda_status(const struct cuda_api *api, int error, const char *what, const struct rt_error *e);
+
+/* After this error nothing works any more on the device's context. */
+int rt_cuda_is_fatal(int error);
+
+/* Compute capability as 10 * major + minor. */
+yolort_status rt_cuda_capability(const struct cuda_api *api, int device, int *out, const struct rt_error *e);
+
+/* Whether code made for "sm_86" runs on that capability: the same major number, and no older; "sm_90a" on 9.0 alone. */
+int rt_cuda_arch_fits(const char *arch, int capability);
+
+#endif

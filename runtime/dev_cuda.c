@@ -1,0 +1,395 @@
+/* NVIDIA GPUs through the CUDA driver. */
+#include "block.h"
+#include "cuda_api.h"
+#include "dev.h"
+
+#include <elf.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    IO_ALIGN = 256,           /* bytes between inputs and outputs in device memory */
+    DEVICE_MEMORY = 2,        /* CU_MEMORYTYPE_DEVICE */
+    MEMORY_TYPE = 2,          /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+    DEVICE_ORDINAL = 9,       /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+    EVENT_WITHOUT_TIMING = 2, /* CU_EVENT_DISABLE_TIMING */
+};
+
+/* A loaded program on one device; contexts there share it. */
+struct placed {
+    struct placed *next;
+    int ordinal, device;
+    atomic_int lost; /* error after which the driver's context does nothing more; 0: none */
+    void *context;   /* NULL: not retained */
+    void **module, **function; /* by kernel */
+    uint32_t nmodule;
+    uint64_t constants;
+};
+
+struct program {
+    struct cuda_api api;
+    const struct rt_tables *t;
+    pthread_mutex_t lock; /* over the list */
+    struct placed *first;
+};
+
+/* A context's part. */
+struct session {
+    struct program *p;
+    struct placed *at;
+    uint64_t arena, io; /* device memory; io: of all inputs and outputs */
+    size_t arena_size;
+    void *stream, *done; /* of the run that goes on or went before; event behind it */
+    int pending;         /* done was recorded */
+};
+
+/* --- errors ------------------------------------------------------------------------------------------------- */
+
+static yolort_status check(const struct program *p, struct placed *at, int error, const char *what, const struct rt_error *e)
+{
+    if (error && at && rt_cuda_is_fatal(error)) atomic_store(&at->lost, error);
+    return rt_cuda_status(&p->api, error, what, e);
+}
+
+static yolort_status still_there(const struct session *s, const struct rt_error *e)
+{
+    int error = atomic_load(&s->at->lost);
+    return error ? rt_fail(e, YOLORT_DEVICE_LOST, "the device was lost by an earlier error (%d)", error) : YOLORT_OK;
+}
+
+static void leave(const struct program *p)
+{
+    void *old;
+    p->api.pop(&old);
+}
+
+/* --- programs ----------------------------------------------------------------------------------------------- */
+
+/* Whether some device runs the code; *why tells of the last one that does not. */
+static yolort_status cuda_fits(const char *arch, const char *features, const struct rt_error *e)
+{
+    struct cuda_api api;
+    int n = 0;
+    (void)features;
+    if (rt_cuda_load(&api, e) || rt_cuda_status(&api, api.device_count(&n), "devices", e)) return YOLORT_INCOMPATIBLE;
+    for (int i = 0; i < n; i++) {
+        int device, capability;
+        if (rt_cuda_status(&api, api.device_get(&device, i), "device", e) || rt_cuda_capability(&api, device, &capability, e))
+            return YOLORT_INCOMPATIBLE;
+        if (rt_cuda_arch_fits(arch, capability)) return YOLORT_OK;
+        rt_fail(e, YOLORT_INCOMPATIBLE, "needs another GPU than one of compute capability %d.%d", capability / 10, capability % 10);
+    }
+    return n ? YOLORT_INCOMPATIBLE : rt_fail(e, YOLORT_INCOMPATIBLE, "needs a GPU, there is none");
+}
+
+static int extent_inside(uint64_t at, uint64_t size, uint64_t room)
+{
+    return at <= room && size <= room - at;
+}
+
+/* The driver is given no size: what the file's tables name has to lie in the room it has. */
+static int is_cubin(const uint8_t *code, uint64_t room)
+{
+    Elf64_Ehdr h;
+    if (room < sizeof h) return 0;
+    memcpy(&h, code, sizeof h);
+    if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_machine != EM_CUDA) return 0;
+    if (h.e_shentsize != sizeof(Elf64_Shdr) || !extent_inside(h.e_shoff, (uint64_t)h.e_shnum * sizeof(Elf64_Shdr), room)) return 0;
+    if (h.e_phnum && h.e_phentsize != sizeof(Elf64_Phdr)) return 0;
+    if (!extent_inside(h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr), room)) return 0;
+    for (uint32_t i = 0; i < h.e_shnum; i++) {
+        Elf64_Shdr s;
+        memcpy(&s, code + h.e_shoff + i * sizeof s, sizeof s);
+        if (s.sh_type != SHT_NOBITS && !extent_inside(s.sh_offset, s.sh_size, room)) return 0;
+    }
+    for (uint32_t i = 0; i < h.e_phnum; i++) {
+        Elf64_Phdr s;
+        memcpy(&s, code + h.e_phoff + i * sizeof s, sizeof s);
+        if (!extent_inside(s.p_offset, s.p_filesz, room)) return 0;
+    }
+    return 1;
+}
+
+static yolort_status load_kernels(const struct program *p, struct placed *at, const struct rt_error *e)
+{
+    const struct rt_tables *t = p->t;
+    for (uint32_t i = 0; i < t->nkernel; i++) {
+        const char *name = t->strings + t->kernel[i].name;
+        const uint8_t *code = t->code.data + t->kernel[i].offset;
+        RT_TRY(check(p, at, p->api.module_load(&at->module[i], code), name, e));
+        at->nmodule = i + 1;
+        RT_TRY(check(p, at, p->api.module_function(&at->function[i], at->module[i], name), name, e));
+    }
+    return YOLORT_OK;
+}
+
+static yolort_status load_constants(const struct program *p, struct placed *at, const struct rt_error *e)
+{
+    const struct rt_span *from = &p->t->constants;
+    if (!from->size) return YOLORT_OK;
+    RT_TRY(check(p, at, p->api.alloc(&at->constants, from->size), "memory for weights", e));
+    RT_TRY(check(p, at, p->api.copy_in(at->constants, from->data, from->size, NULL), "weights", e));
+    return check(p, at, p->api.stream_sync(NULL), "weights", e);
+}
+
+static void unplace(const struct program *p, struct placed *at)
+{
+    if (at->context && !p->api.push(at->context)) {
+        if (at->constants) p->api.free(at->constants);
+        for (uint32_t i = 0; i < at->nmodule; i++) p->api.module_unload(at->module[i]);
+        leave(p);
+    }
+    if (at->context) p->api.primary_release(at->device);
+    free(at->module);
+    free(at->function);
+    free(at);
+}
+
+static yolort_status fill_placed(const struct program *p, struct placed *at, const struct rt_error *e)
+{
+    const struct rt_tables *t = p->t;
+    int capability;
+    RT_TRY(check(p, NULL, p->api.device_get(&at->device, at->ordinal), "device", e));
+    RT_TRY(rt_cuda_capability(&p->api, at->device, &capability, e));
+    if (!rt_cuda_arch_fits(t->strings + t->target->arch, capability))
+        return rt_fail(e, YOLORT_INCOMPATIBLE, "device %d has compute capability %d.%d, the code is for %s", at->ordinal,
+                       capability / 10, capability % 10, t->strings + t->target->arch);
+    at->module = calloc((size_t)t->nkernel + 1, sizeof *at->module);
+    at->function = calloc((size_t)t->nkernel + 1, sizeof *at->function);
+    if (!at->module || !at->function) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    RT_TRY(check(p, at, p->api.primary_retain(&at->context, at->device), "context", e));
+    RT_TRY(check(p, at, p->api.push(at->context), "context", e));
+    yolort_status s = load_kernels(p, at, e);
+    if (!s) s = load_constants(p, at, e);
+    leave(p);
+    return s;
+}
+
+/* The lock is held. */
+static yolort_status place(struct program *p, int ordinal, struct placed **out, const struct rt_error *e)
+{
+    for (*out = p->first; *out; *out = (*out)->next)
+        if ((*out)->ordinal == ordinal && !atomic_load(&(*out)->lost)) return YOLORT_OK;
+    struct placed *at = calloc(1, sizeof *at);
+    if (!at) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    at->ordinal = ordinal;
+    atomic_init(&at->lost, 0);
+    yolort_status s = fill_placed(p, at, e);
+    if (s) {
+        unplace(p, at);
+        return s;
+    }
+    at->next = p->first;
+    p->first = at;
+    *out = at;
+    return YOLORT_OK;
+}
+
+static void cuda_unload(struct rt_code *c)
+{
+    struct program *p = c->own;
+    if (!p) return;
+    for (struct placed *at = p->first, *next; at; at = next) {
+        next = at->next;
+        unplace(p, at);
+    }
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+    memset(c, 0, sizeof *c);
+}
+
+/* Code goes to a device with its first context there. */
+static yolort_status cuda_load(struct rt_code *out, const struct rt_tables *t, const struct rt_error *e)
+{
+    for (uint32_t i = 0; i < t->nkernel; i++) {
+        uint64_t at = t->kernel[i].offset;
+        RT_CHECK(e, FORMAT, CUDA_CUBIN, is_cubin(t->code.data + at, t->code.size - at), "KERNEL %u (%s): is no code for GPUs", i,
+                 t->strings + t->kernel[i].name);
+    }
+    struct program *p = calloc(1, sizeof *p);
+    if (!p) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    p->t = t;
+    yolort_status s = rt_cuda_load(&p->api, e);
+    if (s) {
+        free(p);
+        return s;
+    }
+    pthread_mutex_init(&p->lock, NULL);
+    out->own = p;
+    return YOLORT_OK;
+}
+
+/* --- contexts ----------------------------------------------------------------------------------------------- */
+
+static void cuda_close(void *session)
+{
+    struct session *s = session;
+    const struct cuda_api *api = &s->p->api;
+    if (!api->push(s->at->context)) {
+        if (s->pending) api->event_sync(s->done);
+        if (s->done) api->event_destroy(s->done);
+        if (s->arena) api->free(s->arena);
+        if (s->io) api->free(s->io);
+        leave(s->p);
+    }
+    free(s);
+}
+
+static uint64_t io_room(const struct rt_tables *t, uint32_t i)
+{
+    return rt_align(rt_io_bytes(&t->io[i]) * (uint64_t)t->target->max_batch, IO_ALIGN);
+}
+
+static yolort_status allocate(struct session *s, struct rt_memory *out, const struct rt_error *e)
+{
+    const struct rt_tables *t = s->p->t;
+    uint64_t io = 0;
+    for (uint32_t i = 0; i < t->nio; i++) io += io_room(t, i);
+    s->arena_size = (size_t)t->target->arena_size;
+    if (s->arena_size) RT_TRY(check(s->p, s->at, s->p->api.alloc(&s->arena, s->arena_size), "arena", e));
+    RT_TRY(check(s->p, s->at, s->p->api.alloc(&s->io, io), "inputs and outputs", e));
+    RT_TRY(check(s->p, s->at, s->p->api.event_create(&s->done, EVENT_WITHOUT_TIMING), "event", e));
+    *out = (struct rt_memory){(uint8_t *)(uintptr_t)s->arena, (uint8_t *)(uintptr_t)s->at->constants, {NULL}};
+    uint8_t *next = (uint8_t *)(uintptr_t)s->io;
+    for (uint32_t i = 0; i < t->nio; next += io_room(t, i), i++) out->io[i] = next;
+    return YOLORT_OK;
+}
+
+static yolort_status cuda_open(void **session, const struct rt_code *code, int ordinal, const struct rt_tables *t,
+                               struct rt_memory *out, const struct rt_error *e)
+{
+    struct program *p = code->own;
+    struct placed *at;
+    (void)t;
+    pthread_mutex_lock(&p->lock);
+    yolort_status r = place(p, ordinal, &at, e);
+    pthread_mutex_unlock(&p->lock);
+    if (r) return r;
+    struct session *s = calloc(1, sizeof *s);
+    if (!s) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    s->p = p;
+    s->at = at;
+    r = check(p, at, p->api.push(at->context), "context", e);
+    if (!r) {
+        r = allocate(s, out, e);
+        leave(p);
+    }
+    if (r)
+        cuda_close(s);
+    else
+        *session = s;
+    return r;
+}
+
+static int cuda_owns(void *session, const void *pointer)
+{
+    struct session *s = session;
+    const struct cuda_api *api = &s->p->api;
+    unsigned type = 0;
+    int ordinal = -1, mine = 0;
+    if (atomic_load(&s->at->lost) || api->push(s->at->context)) return 0;
+    if (!api->pointer_attribute(&type, MEMORY_TYPE, (uint64_t)(uintptr_t)pointer) && type == DEVICE_MEMORY)
+        mine = !api->pointer_attribute(&ordinal, DEVICE_ORDINAL, (uint64_t)(uintptr_t)pointer) && ordinal == s->at->ordinal ? 1 : -1;
+    leave(s->p);
+    return mine;
+}
+
+/* A run waits for the one before it, which may be on another stream: they share the arena. */
+static yolort_status cuda_begin(void *session, void *stream, const struct rt_error *e)
+{
+    struct session *s = session;
+    RT_TRY(still_there(s, e));
+    RT_TRY(check(s->p, s->at, s->p->api.push(s->at->context), "context", e));
+    int error = s->pending ? s->p->api.stream_wait_event(stream, s->done, 0) : 0;
+    s->stream = stream;
+    if (!error) return YOLORT_OK;
+    leave(s->p);
+    return check(s->p, s->at, error, "run", e);
+}
+
+static yolort_status cuda_end(void *session, const struct rt_error *e)
+{
+    struct session *s = session;
+    yolort_status r = still_there(s, e);
+    if (!r) r = check(s->p, s->at, s->p->api.event_record(s->done, s->stream), "run", e);
+    if (!r) s->pending = 1;
+    leave(s->p);
+    return r;
+}
+
+static yolort_status cuda_poison(void *session, const struct rt_error *e)
+{
+    struct session *s = session;
+    if (!s->arena) return YOLORT_OK;
+    return check(s->p, s->at, s->p->api.fill(s->arena, 0xff, s->arena_size, s->stream), "arena", e);
+}
+
+static yolort_status cuda_put(void *session, uint8_t *to, const void *from, size_t bytes, const struct rt_error *e)
+{
+    struct session *s = session;
+    return check(s->p, s->at, s->p->api.copy_in((uint64_t)(uintptr_t)to, from, bytes, s->stream), "input", e);
+}
+
+static yolort_status cuda_get(void *session, void *to, const uint8_t *from, size_t bytes, const struct rt_error *e)
+{
+    struct session *s = session;
+    if (!bytes) return YOLORT_OK;
+    return check(s->p, s->at, s->p->api.copy_out(to, (uint64_t)(uintptr_t)from, bytes, s->stream), "output", e);
+}
+
+static yolort_status cuda_settle(void *session, const struct rt_error *e)
+{
+    struct session *s = session;
+    return check(s->p, s->at, s->p->api.stream_sync(s->stream), "run", e);
+}
+
+static yolort_status cuda_wait(void *session, const struct rt_error *e)
+{
+    struct session *s = session;
+    RT_TRY(still_there(s, e));
+    if (!s->pending) return YOLORT_OK;
+    RT_TRY(check(s->p, s->at, s->p->api.push(s->at->context), "context", e));
+    yolort_status r = check(s->p, s->at, s->p->api.event_sync(s->done), "run", e);
+    leave(s->p);
+    return r;
+}
+
+static yolort_status cuda_launch(const struct rt_launch *l, int32_t *stray, const struct rt_error *e)
+{
+    struct session *s = l->session;
+    int64_t total = l->total, blocks = (total - 1) / YM_CUDA_BLOCK + 1;
+    void *parameter[YM_MAX_ARGS + 1];
+    *stray = 0;
+    if (blocks > INT_MAX) return rt_fail(e, YOLORT_LIMIT, "%s: too many units for a GPU", l->name);
+    for (uint32_t i = 0; i < l->narg; i++) parameter[i] = (void *)(uintptr_t)&l->arg[i];
+    parameter[l->narg] = &total;
+    int error = s->p->api.launch(s->at->function[l->kernel], (unsigned)blocks, 1, 1, YM_CUDA_BLOCK, 1, 1, 0, s->stream, parameter, NULL);
+    return check(s->p, s->at, error, l->name, e);
+}
+
+static const struct rt_own_memory own = {
+    .open = cuda_open,
+    .close = cuda_close,
+    .owns = cuda_owns,
+    .begin = cuda_begin,
+    .poison = cuda_poison,
+    .put = cuda_put,
+    .get = cuda_get,
+    .settle = cuda_settle,
+    .end = cuda_end,
+    .wait = cuda_wait,
+};
+
+const struct rt_dev rt_dev_cuda = {
+    .name = "cuda",
+    .kind = YM_CUDA,
+    .fits = cuda_fits,
+    .load = cuda_load,
+    .unload = cuda_unload,
+    .launch = cuda_launch,
+    .own = &own,
+};
