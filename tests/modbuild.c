@@ -3,6 +3,7 @@
 
 #include "modbuild.h"
 
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,11 +94,24 @@ static void seal(const struct modbuild *b, uint32_t k, uint8_t *to)
     memcpy(to, &s, sizeof s);
 }
 
+/* A cubin without anything in it; the mock driver takes it. */
+static const Elf64_Ehdr cubin = {
+    .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+    .e_type = ET_EXEC,
+    .e_machine = EM_CUDA,
+    .e_ehsize = sizeof cubin,
+    .e_phentsize = sizeof(Elf64_Phdr),
+    .e_shentsize = sizeof(Elf64_Shdr),
+};
+
 static void put_code(const struct modbuild *b, uint8_t *to)
 {
     for (uint32_t k = 0; k < b->nkernel && k < MB_MOST_KERNELS; k++) {
         seal(b, k, to + k * SPACING + ENTRY - sizeof(struct ym_seal));
-        memcpy(to + k * SPACING + ENTRY, code[b->code[k]].byte, code[b->code[k]].size);
+        if (b->target[0].kind == YM_CUDA)
+            memcpy(to + k * SPACING + ENTRY, &cubin, sizeof cubin);
+        else
+            memcpy(to + k * SPACING + ENTRY, code[b->code[k]].byte, code[b->code[k]].size);
     }
 }
 

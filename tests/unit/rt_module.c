@@ -282,7 +282,7 @@ static const struct fault faults[] = {
     {FIELD(weight[0].offset), 64, FORMAT, "WEIGHT 0: at 64"},
     {FIELD(weight[0].offset), 1, FORMAT, "WEIGHT 0: at 1"},
     {FIELD(weight[0].offset), NEG(-64), FORMAT, "outside WEIGHTS"},
-    {FIELD(target[0].kind), 2, INCOMPATIBLE, "cpu:test needs a device this runtime has not"},
+    {FIELD(target[0].kind), 3, INCOMPATIBLE, "cpu:test needs a device this runtime has not"},
     {FIELD(target[0].name), 0, FORMAT, "TARGET: name"},
     {FIELD(target[0].arch), 0, FORMAT, "TARGET: arch"},
     {FIELD(target[0].features), BAD_STRING, FORMAT, "TARGET: features"},

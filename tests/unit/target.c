@@ -43,7 +43,7 @@ Test(target, unknown)
     expect_error("gpu", "targets are");
     expect_error("", "targets are");
     expect_error("cpu:", "unknown target 'cpu:'");
-    expect_error("cuda:sm_90a", "not supported by this version");
+    expect_error("cuda:sm_91", "unknown target 'cuda:sm_91'");
 }
 
 Test(target, ref)

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# A network on a real GPU beside the CPU: gpu.sh YOLOC TEST_GPU MODEL WEIGHTS [CPU.yoloc [PICTURE]]
+# CPU.yoloc: the same network (640 x 640, batch 4) made elsewhere for a CPU, for builds that can't make code for CPUs.
+# 77: no GPU here, or no NVRTC.
+set -euo pipefail
+yoloc=$1 program=$2 model=$3 weights=$4 cpu=${5-} picture=${6-}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+"$yoloc" devices
+target=$("$yoloc" devices | sed -n 's/^\(cuda:sm_[0-9a-z]*\)  *device 0:.*/\1/p')
+[ -n "$target" ] || { echo "gpu: skipped: no GPU"; exit 77; }
+with=(--weights "$weights" --no-cache)
+[ "$weights" != - ] || with=(--no-cache)
+
+compile() { # TARGET OUT
+    "$yoloc" compile "$model" "${with[@]}" --imgsz 640 --batch 4 --target "$1" --output "$2"
+}
+if [ -z "$cpu" ]; then
+    cpu=$work/cpu.yoloc
+    compile cpu:native "$cpu"
+fi
+start=$(date +%s%N)
+if ! compile "$target" "$work/cuda.yoloc" 2>"$work/log"; then
+    cat "$work/log"
+    grep -q 'no NVRTC found' "$work/log" && exit 77
+    exit 1
+fi
+cat "$work/log"
+echo "compiled in $((($(date +%s%N) - start) / 1000000)) ms"
+"$program" "$cpu" "$work/cuda.yoloc" 50
+
+# Boxes of a picture: the same classes in the same order, within a hundredth of a pixel and 1e-4 of the score.
+[ -n "$picture" ] || exit 0
+for m in "$cpu" "$work/cuda.yoloc"; do
+    "$yoloc" detect "$m" "$picture" --json >"$work/$(basename "$m").json"
+done
+head -c 1500 "$work/cuda.yoloc.json"
+echo
+python3 - "$work/$(basename "$cpu").json" "$work/cuda.yoloc.json" <<'PY'
+import json, sys
+
+
+def numbers(v, out):
+    if isinstance(v, dict):
+        for k in sorted(v):
+            if k not in ("ms", "times", "target"):
+                numbers(v[k], out)
+    elif isinstance(v, list):
+        for x in v:
+            numbers(x, out)
+    elif isinstance(v, (int, float)):
+        out.append(float(v))
+    return out
+
+
+a, b = (numbers([json.loads(line) for line in open(p) if line.strip()], []) for p in sys.argv[1:3])
+worst = max((abs(x - y) for x, y in zip(a, b)), default=0)
+print(f"boxes: {len(a)} and {len(b)} numbers, off by at most {worst:.3g}")
+sys.exit(len(a) != len(b) or worst > 0.01)
+PY

@@ -1,0 +1,297 @@
+/* CUDA modules beside the mock driver (tests/cuda/mockcuda.c): loading, running, what fails and what is then left behind. */
+#include <criterion/criterion.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "modbuild.h"
+#include "runtime/yolort.h"
+
+struct mock {
+    void (*fail)(const char *name, int nth, int code);
+    long (*live)(void);
+    long (*launches)(void);
+    void (*device_memory)(const void *address, int ordinal);
+};
+
+static void take(void *lib, const char *name, void *fn)
+{
+    void *p = dlsym(lib, name);
+    cr_assert(p, "%s", name);
+    memcpy(fn, &p, sizeof p);
+}
+
+/* The same library that the runtime loads. */
+static struct mock mock(void)
+{
+    struct mock m;
+    const char *path = getenv("YOLOC_LIBCUDA");
+    if (!path) cr_skip_test("no mock driver in YOLOC_LIBCUDA");
+    void *lib = dlopen(path, RTLD_NOW);
+    cr_assert(lib, "%s", dlerror());
+    take(lib, "mockcuda_fail", &m.fail);
+    take(lib, "mockcuda_live", &m.live);
+    take(lib, "mockcuda_launches", &m.launches);
+    take(lib, "mockcuda_device_memory", &m.device_memory);
+    return m;
+}
+
+struct net {
+    struct modbuild b;
+    uint8_t *bytes;
+    size_t size;
+    yolort_module *m;
+    yolort_context *c;
+    char why[256];
+};
+
+static void describe(struct net *n, const char *arch)
+{
+    modbuild_init(&n->b);
+    n->b.target[0].kind = YM_CUDA;
+    n->b.target[0].arch = modbuild_string(&n->b, arch);
+    n->b.target[0].features = 0;
+    n->bytes = modbuild_finish(&n->b, &n->size);
+}
+
+static yolort_status load(struct net *n)
+{
+    n->m = NULL;
+    n->why[0] = 0;
+    return yolort_load(&n->m, n->bytes, n->size, n->why, sizeof n->why);
+}
+
+static struct net *opened(void)
+{
+    static struct net n;
+    describe(&n, "sm_90a");
+    cr_assert_eq(load(&n), YOLORT_OK, "%s", n.why);
+    cr_assert_eq(yolort_context_new(&n.c, n.m, NULL), YOLORT_OK);
+    return &n;
+}
+
+static void closed(struct net *n)
+{
+    yolort_context_free(n->c);
+    yolort_module_free(n->m);
+    free(n->bytes);
+}
+
+enum { N = 2 * MB_ELEMENTS };
+static uint8_t u8[N];
+static float echo[N], decoded[2 * MB_ROW * MB_ROWS];
+
+static void bind(struct net *n)
+{
+    cr_assert_eq(yolort_bind(n->c, MB_INPUT_U8, u8, sizeof u8), YOLORT_OK);
+    cr_assert_eq(yolort_bind(n->c, MB_ECHO, echo, sizeof echo), YOLORT_OK);
+    cr_assert_eq(yolort_bind(n->c, MB_DECODED, decoded, sizeof decoded), YOLORT_OK);
+}
+
+Test(rt_cuda, runs_and_gives_back)
+{
+    struct mock k = mock();
+    struct net *n = opened();
+    long before = k.launches();
+    int stream;
+    bind(n);
+    cr_expect_eq(yolort_wait(n->c), YOLORT_OK, "before the first run");
+    cr_expect_eq(yolort_run(n->c, 2, NULL), YOLORT_OK, "%s", yolort_error(n->c));
+    cr_expect_eq(yolort_run(n->c, 1, &stream), YOLORT_OK, "%s", yolort_error(n->c));
+    cr_expect_eq(yolort_wait(n->c), YOLORT_OK);
+    cr_expect_eq(k.launches() - before, 6, "three steps of each run");
+    size_t bytes;
+    cr_expect(yolort_arena(n->c, &bytes));
+    cr_expect_eq(bytes, n->b.target[0].arena_size);
+    closed(n);
+    cr_expect_eq(k.live(), 0);
+}
+
+Test(rt_cuda, one_module_many_contexts)
+{
+    struct mock k = mock();
+    struct net *n = opened();
+    yolort_context *other;
+    cr_assert_eq(yolort_context_new(&other, n->m, NULL), YOLORT_OK);
+    yolort_context_free(other);
+    closed(n);
+    cr_expect_eq(k.live(), 0);
+}
+
+Test(rt_cuda, picks_the_device)
+{
+    struct mock k = mock();
+    struct net n;
+    yolort_context_opts o;
+    setenv("MOCKCUDA_DEVICES", "75,89", 1);
+    describe(&n, "sm_86");
+    cr_assert_eq(load(&n), YOLORT_OK, "%s", n.why);
+    yolort_context_opts_init(&o, sizeof o);
+    cr_expect_eq(yolort_context_new(&n.c, n.m, &o), YOLORT_INCOMPATIBLE);
+    o.device = 1;
+    cr_expect_eq(yolort_context_new(&n.c, n.m, &o), YOLORT_OK);
+    yolort_context_free(n.c);
+    o.device = 2;
+    cr_expect_eq(yolort_context_new(&n.c, n.m, &o), YOLORT_NO_DEVICE);
+    o.device = -1;
+    cr_expect_eq(yolort_context_new(&n.c, n.m, &o), YOLORT_ARG);
+    yolort_module_free(n.m);
+    free(n.bytes);
+    cr_expect_eq(k.live(), 0);
+}
+
+static void expect_refused(const char *arch, const char *part)
+{
+    struct net n;
+    describe(&n, arch);
+    cr_expect_eq(load(&n), YOLORT_INCOMPATIBLE, "%s", arch);
+    cr_expect(strstr(n.why, part), "\"%s\" is not in \"%s\"", part, n.why);
+    free(n.bytes);
+}
+
+Test(rt_cuda, other_devices)
+{
+    mock();
+    setenv("MOCKCUDA_DEVICES", "89", 1);
+    expect_refused("sm_90a", "8.9");
+    expect_refused("sm_90", "8.9");
+    expect_refused("sm_75", "8.9");
+    expect_refused("sm_", "8.9");
+    expect_refused("x86_64", "8.9");
+    setenv("MOCKCUDA_DEVICES", "", 1);
+    expect_refused("sm_90a", "there is none");
+    setenv("YOLOC_LIBCUDA", "/nowhere/libcuda.so", 1);
+    expect_refused("sm_90a", "no CUDA driver");
+}
+
+/* The code's own tables, when they point outside it. */
+Test(rt_cuda, bad_code)
+{
+    struct mock k = mock();
+    static const struct {
+        size_t at, size;
+        uint64_t value;
+    } row[] = {{18, 2, 62}, {4, 1, 1}, {40, 8, UINT64_MAX}, {32, 8, UINT64_MAX}, {60, 2, 0xffff}, {56, 2, 0xffff}, {58, 2, 40}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct net n;
+        describe(&n, "sm_90a");
+        uint8_t *p = n.bytes;
+        while (memcmp(p, "\177ELF", 4)) p++;
+        memcpy(p + row[i].at, &row[i].value, row[i].size);
+        modbuild_sign(n.bytes, n.size);
+        cr_expect_eq(load(&n), YOLORT_FORMAT, "row %zu: %s", i, n.why);
+        yolort_module_free(n.m);
+        free(n.bytes);
+    }
+    cr_expect_eq(k.live(), 0);
+}
+
+/* Each call of the driver fails once, on every way from the file to the results; nothing is left behind, and a status tells. */
+static yolort_status whole(struct net *n)
+{
+    yolort_status s = load(n);
+    n->c = NULL;
+    if (!s) s = yolort_context_new(&n->c, n->m, NULL);
+    if (!s) s = yolort_bind(n->c, MB_INPUT_U8, u8, sizeof u8);
+    if (!s) s = yolort_bind(n->c, MB_ECHO, echo, sizeof echo);
+    if (!s) s = yolort_run(n->c, 1, NULL);
+    if (!s) s = yolort_run(n->c, 2, NULL);
+    if (!s) s = yolort_wait(n->c);
+    yolort_context_free(n->c);
+    yolort_module_free(n->m);
+    return s;
+}
+
+Test(rt_cuda, each_call_fails)
+{
+    struct mock k = mock();
+    static const char *const call[] = {
+        "cuInit",           "cuDeviceGetCount",     "cuDeviceGet",          "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain",
+        "cuModuleLoadData", "cuModuleGetFunction",  "cuMemAlloc_v2",        "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+        "cuLaunchKernel",   "cuStreamSynchronize",  "cuEventCreate",        "cuEventRecord",        "cuEventSynchronize",
+        "cuStreamWaitEvent", "cuPointerGetAttribute",
+    };
+    static const struct {
+        int code;
+        yolort_status status;
+    } kind[] = {{2, YOLORT_OOM_DEVICE}, {700, YOLORT_DEVICE_LOST}, {100, YOLORT_NO_DEVICE}, {209, YOLORT_INCOMPATIBLE}, {4711, YOLORT_UNSUPPORTED}};
+    struct net n;
+    describe(&n, "sm_90a");
+    cr_assert_eq(whole(&n), YOLORT_OK);
+    for (size_t i = 0; i < sizeof call / sizeof *call; i++)
+        for (size_t c = 0; c < sizeof kind / sizeof *kind; c++)
+            for (int nth = 1; nth <= 12; nth++) {
+                k.fail(call[i], nth, kind[c].code);
+                yolort_status s = whole(&n);
+                k.fail("", 0, 0);
+                int harmless = nth > 1 || !strcmp(call[i], "cuPointerGetAttribute"); /* not so often; then it is host memory */
+                cr_expect(s == YOLORT_OK ? harmless : s == kind[c].status || s == YOLORT_INCOMPATIBLE,
+                          "%s, call %d, error %d: %s", call[i], nth, kind[c].code, yolort_status_name(s));
+                cr_expect_eq(k.live(), 0, "%s, call %d, error %d: %ld left", call[i], nth, kind[c].code, k.live());
+            }
+    free(n.bytes);
+}
+
+/* After a fatal error the context gives DEVICE_LOST and calls the driver for no more work; a new one may be made. */
+Test(rt_cuda, lost)
+{
+    struct mock k = mock();
+    struct net *n = opened();
+    bind(n);
+    k.fail("cuLaunchKernel", 2, 700);
+    cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_DEVICE_LOST);
+    cr_expect(strstr(yolort_error(n->c), "CUDA_ERROR_ILLEGAL_ADDRESS"), "%s", yolort_error(n->c));
+    long before = k.launches();
+    cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_DEVICE_LOST);
+    cr_expect_eq(yolort_wait(n->c), YOLORT_DEVICE_LOST);
+    cr_expect_not(yolort_arena(n->c, NULL));
+    cr_expect_eq(k.launches(), before);
+    yolort_context *again;
+    cr_expect_eq(yolort_context_new(&again, n->m, NULL), YOLORT_OK);
+    cr_expect_eq(yolort_bind(again, MB_INPUT_U8, u8, sizeof u8), YOLORT_OK);
+    cr_expect_eq(yolort_bind(again, MB_ECHO, echo, sizeof echo), YOLORT_OK);
+    cr_expect_eq(yolort_run(again, 1, NULL), YOLORT_OK);
+    yolort_context_free(again);
+    closed(n);
+    cr_expect_eq(k.live(), 0);
+}
+
+Test(rt_cuda, memory_of_another_device)
+{
+    struct mock k = mock();
+    struct net *n = opened();
+    k.device_memory(echo, 1);
+    cr_expect_eq(yolort_bind(n->c, MB_ECHO, echo, sizeof echo), YOLORT_ARG);
+    cr_expect(strstr(yolort_error(n->c), "another device"), "%s", yolort_error(n->c));
+    k.device_memory(echo, 0);
+    cr_expect_eq(yolort_bind(n->c, MB_ECHO, echo, sizeof echo), YOLORT_OK);
+    cr_expect_eq(yolort_bind(n->c, MB_INPUT_U8, u8, sizeof u8), YOLORT_OK);
+    k.fail("cuMemcpyDtoHAsync_v2", 1, 1); /* nothing is copied out */
+    cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_OK, "%s", yolort_error(n->c));
+    closed(n);
+}
+
+Test(rt_cuda, lists_gpus)
+{
+    mock();
+    yolort_gpu gpu[2];
+    size_t n = 9;
+    int driver;
+    char why[256];
+    setenv("MOCKCUDA_DEVICES", "90,120,75", 1);
+    cr_assert_eq(yolort_gpus(gpu, 2, &n, &driver, why, sizeof why), YOLORT_OK);
+    cr_expect_eq(n, 3);
+    cr_expect_eq(driver, 13000);
+    cr_expect_str_eq(gpu[0].target, "cuda:sm_90a");
+    cr_expect_str_eq(gpu[1].target, "cuda:sm_120");
+    cr_expect_eq(gpu[1].major, 12);
+    cr_expect_eq(gpu[1].multiprocessors, 7);
+    cr_expect_eq(yolort_gpus(NULL, 2, &n, &driver, why, sizeof why), YOLORT_ARG);
+    cr_expect_eq(yolort_gpus(gpu, 2, NULL, &driver, why, sizeof why), YOLORT_ARG);
+    cr_expect_eq(yolort_gpus(gpu, 2, &n, NULL, NULL, 0), YOLORT_ARG);
+    setenv("YOLOC_LIBCUDA", "/nowhere/libcuda.so", 1);
+    cr_expect_eq(yolort_gpus(gpu, 2, &n, &driver, why, sizeof why), YOLORT_NO_DEVICE);
+    cr_expect(strstr(why, "no CUDA driver"), "%s", why);
+}
