@@ -19,8 +19,9 @@ struct writer {
     struct yir_arena *arena;
     struct yir_diags *diags;
     const struct cg_module *m;
-    struct part part[20];
-    size_t npart;
+    const struct cg_variant *v; /* the one being written */
+    struct part *part;
+    size_t npart, most_parts;
     struct part *strings, *code, *constants;
     struct packed { /* weights as kernels read them, each once */
         uint32_t weight;
@@ -34,9 +35,9 @@ struct writer {
 
 static struct part *new_part(struct writer *w, uint32_t kind)
 {
-    YIR_ASSERT(w->npart < YIR_COUNT(w->part));
+    YIR_ASSERT(w->npart < w->most_parts);
     struct part *p = &w->part[w->npart++];
-    *p = (struct part){.kind = kind};
+    *p = (struct part){.kind = kind, .index = kind < YM_TARGET ? 0 : (uint32_t)(w->v - w->m->variant)};
     return p;
 }
 
@@ -175,7 +176,7 @@ static bool is_beside(const struct yir_func *f, uint32_t input)
 /* need: inputs that an op depends on before `either` has chosen; those beside the picture for their own readers alone. want: outputs that depend on an op. */
 static void find_masks(struct writer *w)
 {
-    const struct yir_func *f = w->m->program->f;
+    const struct yir_func *f = w->v->program->f;
     w->need = yir_alloc_n(w->arena, f->nop, sizeof *w->need);
     w->want = yir_alloc_n(w->arena, f->nop, sizeof *w->want);
     for (uint32_t i = 1; i < f->nop; i++) {
@@ -196,7 +197,7 @@ static void find_masks(struct writer *w)
 
 static void write_io(struct writer *w)
 {
-    const struct yir_func *f = w->m->program->f;
+    const struct yir_func *f = w->v->program->f;
     struct part *p = new_part(w, YM_IO);
     for (uint32_t i = 0; i < f->ninput + f->noutput; i++) {
         bool in = i < f->ninput;
@@ -213,7 +214,7 @@ static void write_io(struct writer *w)
 
 static const struct packed *pack_once(struct writer *w, const struct kb_mem *mem)
 {
-    const struct yir_func *f = w->m->program->f;
+    const struct yir_func *f = w->v->program->f;
     uint32_t weight = yir_index(mem->ref);
     for (size_t i = 0; i < w->npacked; i++)
         if (w->packed[i].weight == weight && w->packed[i].packing == mem->packing && w->packed[i].arg == mem->pack_arg)
@@ -229,7 +230,7 @@ static const struct packed *pack_once(struct writer *w, const struct kb_mem *mem
 
 static struct ym_arg arg_of(struct writer *w, const struct kb_mem *mem)
 {
-    const struct yir_func *f = w->m->program->f;
+    const struct yir_func *f = w->v->program->f;
     struct ym_arg arg = {0};
     if (mem->kind == KB_MEM_WEIGHT) {
         arg.slot = YM_SLOT_CONSTANT;
@@ -292,7 +293,7 @@ static int seal(struct writer *w, const struct cg_kernel *k, const struct ym_ker
 
 static int write_kernels(struct writer *w)
 {
-    const struct cg_program *p = w->m->program;
+    const struct cg_program *p = w->v->program;
     struct part *kernels = new_part(w, YM_KERNEL), *params = new_part(w, YM_PARAM);
     struct ym_param row[YM_MAX_ARGS];
     uint32_t nparam = 0;
@@ -309,7 +310,7 @@ static int write_kernels(struct writer *w)
                                 .family = string(w, k->family),
                                 .first_param = nparam,
                                 .nparam = n,
-                                .offset = w->m->code->entry[i],
+                                .offset = w->v->code->entry[i],
                                 .units = k->units,
                                 .scratch = (uint64_t)k->scratch_bytes};
         put(w, kernels, &out, sizeof out);
@@ -322,9 +323,10 @@ static int write_kernels(struct writer *w)
 
 static void write_steps(struct writer *w)
 {
-    const struct cg_program *p = w->m->program;
+    const struct cg_program *p = w->v->program;
     struct part *steps = new_part(w, YM_STEP), *args = new_part(w, YM_ARG);
     w->constants = new_part(w, YM_CONSTANTS);
+    w->npacked = 0;
     uint32_t *number = yir_alloc_n(w->arena, p->nkernel + 1u, sizeof *number), nkernel = 0, narg = 0;
     for (uint32_t i = 0; i < p->nkernel; i++) {
         const struct cg_kernel *k = &p->kernel[i];
@@ -353,14 +355,14 @@ static void write_steps(struct writer *w)
 
 static void write_target(struct writer *w)
 {
-    const struct cg_target *t = w->m->target;
-    const struct cg_program *p = w->m->program;
+    const struct cg_target *t = w->v->target;
+    const struct cg_program *p = w->v->program;
     struct ym_target out = {.kind = t->backend == CG_CUDA ? YM_CUDA : YM_CPU,
                             .name = string(w, t->text),
                             .arch = string(w, t->arch),
                             .features = string(w, t->needs),
                             .precision = string(w, "f32"),
-                            .compiler = string(w, w->m->code->compiler),
+                            .compiler = string(w, w->v->code->compiler),
                             .arena_size = p->f->arena_size,
                             .max_batch = w->m->meta.max_batch,
                             .height = w->m->meta.height,
@@ -370,8 +372,8 @@ static void write_target(struct writer *w)
         if (out.scratch_size < (uint64_t)p->kernel[i].scratch_bytes) out.scratch_size = (uint64_t)p->kernel[i].scratch_bytes;
     put(w, new_part(w, YM_TARGET), &out, sizeof out);
     w->code = new_part(w, YM_CODE);
-    size_t at = reserve(w, w->code, w->m->code->size, YM_ALIGN);
-    memcpy(w->code->data + at, w->m->code->blob, w->m->code->size);
+    size_t at = reserve(w, w->code, w->v->code->size, YM_ALIGN);
+    memcpy(w->code->data + at, w->v->code->blob, w->v->code->size);
 }
 
 /* --- the file ----------------------------------------------------------------------------------------------- */
@@ -388,7 +390,7 @@ static int assemble(struct writer *w, void **bytes, size_t *size)
     unsigned char *file = calloc(1, total);
     if (!file) return yir_diag(w->diags, (struct yir_loc){0}, E_MEMORY, "a module of %zu bytes does not fit into memory", total);
     struct ym_header h = {.format = YM_FORMAT, .byte_order = YM_BYTE_ORDER, .file_size = total, .nsection = (uint32_t)w->npart,
-                          .ntarget = 1, .producer = YOLOC_VERSION};
+                          .ntarget = w->m->nvariant, .producer = YOLOC_VERSION};
     memcpy(h.magic, YM_MAGIC, sizeof h.magic);
     size_t at = aligned(head);
     for (size_t i = 0; i < w->npart; i++) {
@@ -407,21 +409,32 @@ static int assemble(struct writer *w, void **bytes, size_t *size)
     return 0;
 }
 
+static int write_variant(struct writer *w)
+{
+    write_io(w);
+    write_target(w);
+    if (write_kernels(w)) return -1;
+    write_steps(w);
+    return 0;
+}
+
 int cg_module_write(struct yir_arena *a, struct yir_diags *d, const struct cg_module *m, void **bytes, size_t *size)
 {
-    struct writer w = {.arena = a, .diags = d, .m = m};
-    const struct yir_func *f = m->program->f;
+    enum { SHARED = YM_WEIGHTS, EACH = YM_PARAM - YM_TARGET + 1 }; /* sections at most */
+    struct writer w = {.arena = a, .diags = d, .m = m, .v = m->variant};
+    const struct yir_func *f = m->variant->program->f;
+    YIR_ASSERT(m->nvariant && m->nvariant <= YM_MAX_TARGETS);
     if (f->ninput + f->noutput > YM_MAX_IO)
         return yir_diag(d, (struct yir_loc){0}, E_LIMIT, "%u inputs and outputs; a module holds %d", f->ninput + f->noutput, YM_MAX_IO);
+    w.most_parts = SHARED + EACH * (size_t)m->nvariant;
+    w.part = yir_alloc_n(a, w.most_parts, sizeof *w.part);
     w.strings = new_part(&w, YM_STRINGS);
     reserve(&w, w.strings, 1, 1); /* offset 0 is the empty string */
     find_masks(&w);
     write_meta(&w);
     write_ir(&w);
     write_weights(&w);
-    write_io(&w);
-    write_target(&w);
-    if (write_kernels(&w)) return -1;
-    write_steps(&w);
+    for (w.v = m->variant; w.v < m->variant + m->nvariant; w.v++)
+        if (write_variant(&w)) return -1;
     return assemble(&w, bytes, size);
 }

@@ -13,13 +13,18 @@ struct cg_meta { /* struct ym_meta with its strings */
     uint64_t weights_digest[2];
 };
 
+struct cg_variant { /* the network for one target */
+    const struct cg_target *target;
+    const struct cg_program *program; /* of the same placed function in all variants */
+    const struct cg_code *code;
+};
+
 struct cg_module {
     struct cg_meta meta;
     const struct yir_func *front; /* un-fused, with weight data: the IR and WEIGHTS sections */
     bool strip;                   /* without the canonical weights */
-    const struct cg_target *target;
-    const struct cg_program *program;
-    const struct cg_code *code;
+    const struct cg_variant *variant; /* the loader takes the first that runs on its machine */
+    uint32_t nvariant;                /* 1 .. YM_MAX_TARGETS */
 };
 
 /* The whole file in one malloc'ed block, which the caller frees. The same inputs give the same bytes. -1 after reporting

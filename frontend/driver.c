@@ -301,15 +301,15 @@ static int native_code(struct call *k, struct build *b)
 #endif
 }
 
-int call_find_target(struct call *k, struct build *b)
+int call_find_target(struct call *k, const char *text, struct build *b)
 {
-    if (call_target(k, k->o->target, &b->target)) return -1;
-    if (b->target.backend == CG_CUDA && k->o->checked)
-        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s: kernels for GPUs can't check their bounds", k->o->target);
-    if (b->target.backend == CG_CUDA && k->o->tune)
-        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s: kernels for GPUs are not tuned by this version", k->o->target);
+    if (call_target(k, text, &b->target)) return -1;
     if (b->target.backend == CG_REF)
-        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s is no target that modules can be made for", k->o->target);
+        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s is no target that modules can be made for", text);
+    if (b->target.backend == CG_CUDA && k->o->checked)
+        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s: kernels for GPUs can't check their bounds", text);
+    if (b->target.backend == CG_CUDA && k->o->tune)
+        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s: kernels for GPUs are not tuned by this version", text);
     return 0;
 }
 
@@ -323,7 +323,7 @@ int call_code(struct call *k, struct build *b, const struct cg_opts *o)
 int call_compile(struct call *k, struct build *b, int max_batch)
 {
     const struct cg_opts co = {.no_fast = k->o->no_fast != 0, .checked = k->o->checked != 0, .max_batch = max_batch};
-    if (call_find_target(k, b) || call_passes(k, b, max_batch)) return -1;
+    if (call_find_target(k, k->o->target, b) || call_passes(k, b, max_batch)) return -1;
     return call_code(k, b, &co);
 }
 
@@ -354,14 +354,11 @@ struct yir_func *call_resize(struct call *k, struct yir_func *front, struct cg_m
     return yir_retype(front, ty);
 }
 
-int call_module(struct call *k, const struct build *b, const struct cg_meta *meta, void **bytes, size_t *size)
+int call_module(struct call *k, const struct build *b, uint32_t n, const struct cg_meta *meta, void **bytes, size_t *size)
 {
-    const struct cg_module m = {.meta = *meta,
-                                .front = b->front,
-                                .strip = k->o->strip != 0,
-                                .target = &b->target,
-                                .program = b->program,
-                                .code = &b->code};
+    struct cg_variant *v = yir_alloc_n(k->arena, n, sizeof *v);
+    for (uint32_t i = 0; i < n; i++) v[i] = (struct cg_variant){&b[i].target, b[i].program, &b[i].code};
+    const struct cg_module m = {.meta = *meta, .front = b->front, .strip = k->o->strip != 0, .variant = v, .nvariant = n};
     return cg_module_write(k->arena, k->diags, &m, bytes, size);
 }
 

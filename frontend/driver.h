@@ -64,8 +64,8 @@ int call_target(struct call *k, const char *text, struct cg_target *out);
 /* The handle's options for the pass manager; max_batch 0: the manager's default. */
 struct pass_opts call_pass_opts(struct call *k, int max_batch, bool reuse);
 int call_passes(struct call *k, struct build *b, int max_batch);
-/* The handle's target, which must be one that modules are made for. */
-int call_find_target(struct call *k, struct build *b);
+/* A target that modules are made for. */
+int call_find_target(struct call *k, const char *text, struct build *b);
 /* Kernels and code of b->fused. */
 int call_code(struct call *k, struct build *b, const struct cg_opts *o);
 /* Target, passes and code, without tuning and caches. */
@@ -79,7 +79,7 @@ struct yir_func *call_resize(struct call *k, struct yir_func *front, struct cg_m
 /* --keep-kernels: programs, LLVM IR and IR text as files in keep_dir. */
 int call_keep(struct call *k, const struct build *b);
 
-/* The module file of a built function. */
-int call_module(struct call *k, const struct build *b, const struct cg_meta *meta, void **bytes, size_t *size);
+/* The module file of a function built for n targets. */
+int call_module(struct call *k, const struct build *b, uint32_t n, const struct cg_meta *meta, void **bytes, size_t *size);
 
 #endif

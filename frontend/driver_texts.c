@@ -273,14 +273,30 @@ static void put_sizes(struct yir_str *s, const struct cg_modview *v)
     }
 }
 
-/* The first program's; zeros where there is none. */
-static struct ym_target target_of(const struct cg_modview *v)
+/* A program's; zeros where there is none. */
+static struct ym_target target_at(const struct cg_modview *v, uint32_t i)
 {
     size_t size;
     struct ym_target t = {0};
-    const void *p = cg_module_section(v, YM_TARGET, 0, &size);
+    const void *p = cg_module_section(v, YM_TARGET, i, &size);
     if (p && size == sizeof t) memcpy(&t, p, sizeof t);
     return t;
+}
+
+static struct ym_target target_of(const struct cg_modview *v)
+{
+    return target_at(v, 0);
+}
+
+/* What else is in it, in the order in which the loader tries them. */
+static void put_other_targets(struct yir_str *s, const struct cg_modview *v)
+{
+    for (uint32_t i = 1; i < YM_MAX_TARGETS; i++) {
+        const struct ym_target t = target_at(v, i);
+        if (!t.kind) return;
+        yir_str_fmt(s, "also for %s, %s, with %s\n", cg_module_string(v, t.name), cg_module_string(v, t.precision),
+                    cg_module_string(v, t.compiler));
+    }
 }
 
 static int inspect_summary(struct call *k, const struct cg_modview *v, struct yir_str *s)
@@ -296,6 +312,7 @@ static int inspect_summary(struct call *k, const struct cg_modview *v, struct yi
     yir_str_fmt(s, "target   %s, %s, made by yoloc %u.%u.%u with %s\n", cg_module_string(v, t.name), cg_module_string(v, t.precision),
                 v->producer >> 16, v->producer >> 8 & 0xff, v->producer & 0xff, cg_module_string(v, t.compiler));
     yir_str_fmt(s, "needs    %s\n", cg_module_string(v, t.features));
+    put_other_targets(s, v);
     put_io(s, v);
     put_sizes(s, v);
     yir_str_fmt(s, "%-18s %llu bytes\n%-18s %llu bytes a thread\n", "arena", (unsigned long long)t.arena_size, "scratch",

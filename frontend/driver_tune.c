@@ -131,8 +131,8 @@ static int candidate_in(struct call *k, const struct making *m, const struct cg_
 {
     struct build b = *m->b;
     if (call_code(k, &b, o)) return -1;
-    const struct cg_module out = {
-        .meta = *m->meta, .front = b.front, .strip = true, .target = &b.target, .program = b.program, .code = &b.code};
+    const struct cg_variant v = {&b.target, b.program, &b.code};
+    const struct cg_module out = {.meta = *m->meta, .front = b.front, .strip = true, .variant = &v, .nvariant = 1};
     return cg_module_write(k->arena, k->diags, &out, bytes, size);
 }
 
@@ -229,7 +229,7 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, con
 /* --- whole modules ------------------------------------------------------------------------------------------ */
 
 /* All that decides a module's bytes but how it was tuned. */
-static struct yir_str module_text(struct call *k, const char *compiler, const struct build *b, const struct cg_meta *m)
+static struct yir_str module_text(struct call *k, const char *compiler, const struct build *b, uint32_t n, const struct cg_meta *m)
 {
     const yoloc_opts *o = k->o;
     struct yir_str key = {.arena = k->arena}, ir = {.arena = k->arena};
@@ -241,7 +241,8 @@ static struct yir_str module_text(struct call *k, const char *compiler, const st
                                          m->weights_from, m->options));
     for (int i = 0; i < m->nc; i++) cg_key_text(&key, "name", m->names[i]);
     cg_key_put(&key, "weights", m->weights_digest, sizeof m->weights_digest);
-    cg_key_text(&key, "target", yir_format(k->arena, "%s %s", b->target.text, b->target.features));
+    for (uint32_t i = 0; i < n; i++)
+        cg_key_text(&key, "target", yir_format(k->arena, "%s %s", b[i].target.text, b[i].target.features));
     cg_key_text(&key, "options", yir_format(k->arena, "strip %d, skip %s, limit %d", o->strip, o->skip_passes ? o->skip_passes : "",
                                             o->pass_limit));
     return key;
@@ -278,6 +279,33 @@ static void store_module(struct call *k, struct caches *c, const struct yir_str 
     if (!k->c->tuning.left) cg_artifact_put(c->artifacts, &key, out->bytes, out->size);
 }
 
+/* The targets of a list like "cuda:sm_86,cpu:native", each once. NULL after reporting. */
+static struct build *find_targets(struct call *k, const struct build *b, uint32_t *n)
+{
+    struct build *out = yir_alloc_n(k->arena, YM_MAX_TARGETS, sizeof *out);
+    const char *p = k->o->target;
+    for (*n = 0; *p || !*n; p += *p == ',') {
+        size_t len = strcspn(p, ",");
+        const char *text = yir_format(k->arena, "%.*s", (int)len, p);
+        if (*n == YM_MAX_TARGETS) {
+            yir_diag(k->diags, (struct yir_loc){0}, E_LIMIT, "a module holds at most %u targets", YM_MAX_TARGETS);
+            return NULL;
+        }
+        out[*n] = *b;
+        if (call_find_target(k, text, &out[*n])) return NULL;
+        for (uint32_t i = 0; i < *n; i++)
+            if (!strcmp(out[i].target.text, out[*n].target.text)) {
+                yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "the target %s is there twice", out[i].target.text);
+                return NULL;
+            }
+        ++*n;
+        p += len;
+    }
+    if (*n == 1 || (!k->o->tune && !k->o->keep_dir)) return out;
+    yir_diag(k->diags, (struct yir_loc){0}, E_USAGE, "tuning and kept kernels are for one target at a time");
+    return NULL;
+}
+
 int call_build_module(struct call *k, struct build *b, const struct cg_meta *meta, yoloc_result *out)
 {
     struct caches c;
@@ -285,19 +313,24 @@ int call_build_module(struct call *k, struct build *b, const struct cg_meta *met
     struct yir_str text = {0};
     const struct cg_object_store store = {get_object, put_object, &objects};
     struct cg_opts co = {.no_fast = k->o->no_fast != 0, .checked = k->o->checked != 0, .max_batch = meta->max_batch, .objects = &store};
+    uint32_t n;
     k->c->tuning = (yoloc_tuning){0};
-    if (call_find_target(k, b)) return -1;
+    struct build *each = find_targets(k, b, &n);
+    if (!each) return -1;
     open_caches(k, &c);
     bool whole = c.artifacts && !k->o->keep_dir && !k->o->dump_after && !k->o->time_passes && !k->o->verify_each &&
                  !k->o->tune_report;
-    if (whole) text = module_text(k, c.compiler, b, meta);
+    if (whole) text = module_text(k, c.compiler, each, n, meta);
     if (whole && k->o->cache == 1 && stored_module(k, &c, &text, out)) return 0;
-    if (call_passes(k, b, meta->max_batch)) return -1;
-    if (k->o->tune && tune(k, b, meta, &c, &co)) return -1;
-    if (call_code(k, b, &co)) return -1;
-    if (k->o->keep_dir && call_keep(k, b)) return -1;
+    if (call_passes(k, each, meta->max_batch)) return -1;
+    if (k->o->tune && tune(k, each, meta, &c, &co)) return -1;
+    for (uint32_t i = 0; i < n; i++) {
+        each[i].fused = each->fused;
+        if (call_code(k, &each[i], &co)) return -1;
+    }
+    if (k->o->keep_dir && call_keep(k, each)) return -1;
     call_progress(k, "module", 0, 1);
-    if (call_module(k, b, meta, &out->bytes, &out->size)) return -1;
+    if (call_module(k, each, n, meta, &out->bytes, &out->size)) return -1;
     if (whole) store_module(k, &c, &text, out);
     return 0;
 }

@@ -87,7 +87,7 @@ static int run_network(struct verify *v)
     size_t size;
     char why[256];
     yolort_context_opts co;
-    if (call_module(v->k, &v->b, &v->meta, &v->bytes, &size)) return -1;
+    if (call_module(v->k, &v->b, 1, &v->meta, &v->bytes, &size)) return -1;
     yir_arena_defer(v->k->arena, free, v->bytes);
     if (yolort_load(&v->module, v->bytes, size, why, sizeof why)) return runtime_failed(v, "load", why);
     yir_arena_defer(v->k->arena, free_module, v->module);

@@ -1,5 +1,5 @@
 /* Lets a C++ compiler for the host take the CUDA C of kernels, so that the mock driver can run them. Included before them; for
- * each kernel, tests/cuda/emulate.sh adds a HOST_KERNEL. Products are not fused but where fmaf says so: compile with -ffp-contract=off. */
+ * each kernel, tests/cuda/host.sh adds a HOST_KERNEL. Products are not fused but where fmaf says so: compile with -ffp-contract=off. */
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -214,9 +214,8 @@ static void add_written(struct seeds *s, const char *text, bool strip)
     code.entry = yir_alloc_n(s->a, p->nkernel, sizeof *code.entry);
     for (uint32_t i = 0; i < p->nkernel; i++) code.entry[i] = i * EACH + YM_ALIGN;
     m.front = f;
-    m.target = &target;
-    m.program = p;
-    m.code = &code;
+    m.variant = &(struct cg_variant){&target, p, &code};
+    m.nvariant = 1;
     void *bytes;
     size_t size;
     if (cg_module_write(s->a, d, &m, &bytes, &size)) fail("not written:", text);

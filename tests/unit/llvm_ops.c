@@ -134,7 +134,7 @@ static void compile_and_run(struct run *r, const struct way *w, const json_t *c,
     cr_assert_eq(cg_llvm_compile(r->arena, r->diags, p, &target, &code, NULL), 0, "%s: %s", r->name, w->name);
     struct cg_module mod = {.meta = {.model = "op", .task = "op", .height = 1, .width = 1, .max_batch = batch, .stride = 1,
                                      .conf = 0.25f, .iou = 0.5f, .max_det = 1, .weights_from = "", .options = ""},
-                            .front = r->front, .target = &target, .program = p, .code = &code};
+                            .front = r->front, .variant = &(struct cg_variant){&target, p, &code}, .nvariant = 1};
     cr_assert_eq(cg_module_write(r->arena, r->diags, &mod, &bytes, &size), 0);
     yolort_status s = yolort_load(&m, bytes, size, error, sizeof error);
     if (s == YOLORT_INCOMPATIBLE) { /* this CPU is of a lower level */

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# CUDA C of kernels, as `yoloc inspect --code` prints it, to a library for the mock driver: host.sh KERNELS.cu OUT.so
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+# Each kernel in a namespace of its own, since several may define the same conversion. The 16-bit floats' assembly as C++.
+{
+    echo "#include \"$here/host.h\""
+    awk 'function finish() { if (n) printf "HOST_KERNEL(%s)\n}\n", name }
+         /^\/\* / { finish(); printf "namespace k%d {\n", n++ }
+         / __global__ / { name = $0; sub(/\($/, "", name); sub(/.* /, "", name) }
+         { print }
+         END { finish() }' "$1" |
+        sed -e 's/asm("cvt.f32.f16 .*/_Float16 h; std::memcpy(\&h, \&v, 2); f = h;/' \
+            -e 's/asm("cvt.rn.f16.f32 .*/_Float16 h = f; std::memcpy(\&v, \&h, 2);/'
+} >"$2.cc"
+"${CXX:-g++}" -std=c++17 -O1 -ffp-contract=off -fno-math-errno -march=native -shared -fPIC -o "$2" "$2.cc"
