@@ -51,13 +51,14 @@ static const struct level {
     /* clang-format on */
 };
 
-/* GPUs. What is made for one of them runs on others of the same major number that are not older; sm_90a on none. */
+/* GPUs. What is made for one of them runs on others of the same major number that are not older; sm_90a on none. NVRTC 13 has
+ * no sm_70 any more. */
 static const struct gpu {
     const char *name, *what;
 } gpus[] = {
     {"sm_75", "Turing"},       {"sm_80", "Ampere, A100"},   {"sm_86", "Ampere"},           {"sm_87", "Ampere, Orin"},
     {"sm_89", "Ada"},          {"sm_90a", "Hopper"},        {"sm_100", "Blackwell, B200"}, {"sm_120", "Blackwell"},
-    {"sm_70", "Volta; needs NVRTC 12"},
+    {"sm_70", "Volta"},
 };
 
 /* Everything a user may write, for "did you mean". */
@@ -233,7 +234,8 @@ void cg_targets_list(struct yir_str *out)
         yir_str_fmt(out, "cpu:%-10s %s, %d float lanes%s\n", levels[i].name, levels[i].arch, levels[i].lanes,
                     host_has(&levels[i]) ? ", runs here" : "");
 #endif
+    const char *nvrtc = cg_nvrtc_version(out->arena, yir_diags_new(out->arena, NULL, NULL));
     for (size_t i = 0; i < YIR_COUNT(gpus); i++)
-        yir_str_fmt(out, "cuda:%-9s %s\n", gpus[i].name, gpus[i].what);
+        yir_str_fmt(out, "cuda:%-9s %s, by %s\n", gpus[i].name, gpus[i].what, nvrtc ? nvrtc : "NVRTC, which is not here");
     yir_str_fmt(out, "ref            the evaluator, in double; no code\n");
 }

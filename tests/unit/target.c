@@ -126,6 +126,20 @@ Test(target, native)
     cr_expect(0, "%s was found, but the loader accepts no level", native.text);
 }
 
+Test(target, gpus)
+{
+    struct cg_target t;
+    cr_assert_eq(cg_target_find(a, d, "cuda:sm_90a", &t), 0);
+    cr_expect_eq(t.backend, CG_CUDA);
+    cr_expect_eq(t.kb.lanes, 1);
+    cr_expect(t.kb.element_units);
+    cr_expect_str_eq(t.arch, "sm_90a");
+    cr_expect_str_eq(t.text, "cuda:sm_90a");
+    cr_expect_str_eq(t.needs, "");
+    expect_error("cuda:", "unknown target 'cuda:'");
+    expect_error("cuda:sm_90a,ref", "unknown target");
+}
+
 Test(target, list)
 {
     struct yir_str s = {.arena = a};

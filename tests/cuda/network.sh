@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# CUDA modules without a GPU, through the command: NVRTC compiles a network, the mock driver runs its kernels on the host, the
+# results are those of the CPU: network.sh YOLOC TEST_GPU MOCK [long]
+# long: every bench model for every target compiles.
+set -euo pipefail
+yoloc=$1 program=$2 mock=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+here=$(cd "$(dirname "$0")" && pwd)
+unset YOLOC_LIBCUDA MOCKCUDA_KERNELS MOCKCUDA_DEVICES
+
+compile() { # MODEL TARGET OUT OPTION...
+    "$yoloc" compile "$1" --weights rule --target "$2" --output "$3" --no-cache "${@:4}"
+}
+fail() {
+    echo "cuda: $*"
+    exit 1
+}
+
+if ! compile tests/tiny.yaml cuda:sm_90a "$work/tiny.yoloc" 2>"$work/log"; then
+    cat "$work/log"
+    grep -q 'no NVRTC found' "$work/log" && exit 77
+    exit 1
+fi
+if [ "${4-}" = long ]; then
+    for target in 75 80 86 87 89 90a 100 120; do
+        for model in yolov8{n,s,m,l,x} yolov5{n,s,m} yolov10n yolo11n yolo12n yolo26n; do
+            compile "models/$model.yaml" "cuda:sm_$target" "$work/m.yoloc" --strip || fail "$model for sm_$target"
+        done
+    done
+    exit 0
+fi
+
+# One text, one module, however many threads there are.
+taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')" "$yoloc" compile tests/tiny.yaml --weights rule --target cuda:sm_90a \
+    --output "$work/again.yoloc" --no-cache
+cmp "$work/tiny.yoloc" "$work/again.yoloc" || fail "two compilations differ"
+
+# Mistakes.
+refused() { # NUMBER OPTION...
+    "$yoloc" compile tests/tiny.yaml --weights rule --no-cache --output "$work/no.yoloc" "${@:2}" 2>"$work/log" && fail "${*:2} is accepted"
+    grep -q "\[$1\]" "$work/log" || fail "${*:2}: $(cat "$work/log")"
+}
+refused E402 --target cuda:sm_91
+refused E402 --target cuda:sm_90a,cuda:sm_90a
+refused E402 --target cuda:sm_90a --checked
+refused E402 --target cuda:sm_90a --tune fast
+refused E001 --target cuda:sm_90a,cuda:sm_80 --keep-kernels "$work/kept"
+YOLOC_LIBNVRTC=/nowhere/libnvrtc.so refused E407 --target cuda:sm_90a
+
+# A module for several: the first that runs here.
+compile tests/tiny.yaml cuda:sm_86,cuda:sm_90a "$work/two.yoloc"
+picks() { # DEVICES TARGET
+    local got
+    got=$(YOLOC_LIBCUDA=$mock MOCKCUDA_DEVICES=$1 "$yoloc" inspect --json "$work/two.yoloc" | grep -o '"target":"[^"]*"')
+    [ "$got" = "\"target\":\"$2\"" ] || fail "with devices $1: $got instead of $2"
+}
+picks 89 cuda:sm_86
+picks 90 cuda:sm_90a
+picks 75,86 cuda:sm_86
+
+# A whole network, its kernels run on the host.
+command -v "${CXX:-g++}" >/dev/null || exit 77
+compile models/yolov8n.yaml cuda:sm_90a "$work/cuda.yoloc" --imgsz 96,128 --batch 2
+if ! compile models/yolov8n.yaml cpu:native "$work/cpu.yoloc" --imgsz 96,128 --batch 2 --no-fast 2>"$work/log"; then
+    grep -q 'no CPU code generation' "$work/log" && exit 77
+    fail "$(cat "$work/log")"
+fi
+"$yoloc" inspect --code "$work/cuda.yoloc" >"$work/k.cu"
+grep -v '^/\* ' "$work/k.cu" | grep -q 'model\.' && fail "a kernel's text names a layer"
+bash "$here/host.sh" "$work/k.cu" "$work/k.so"
+YOLOC_LIBCUDA=$mock MOCKCUDA_KERNELS=$work/k.so "$program" "$work/cpu.yoloc" "$work/cuda.yoloc" 2
