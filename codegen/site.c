@@ -69,12 +69,29 @@ kv kb_op_at(struct kb *b, uint32_t op, const kv *ix)
     return find_bound(b, op, &v) ? v : kb_value(b, op, ix);
 }
 
+/* An element of a weight. Where a unit is one element, the first dimension (output channels) lies innermost: neighbouring units
+ * then read neighbouring elements. */
+static kv weight_at(struct kb *b, yir_ref r, const kv *ix)
+{
+    const struct yir_tdesc *d = yir_desc(b->f, r);
+    bool turned = b->target->element_units && (d->rank == 2 || d->rank == 4) && d->dim[0] <= INT32_MAX;
+    int mem = turned ? kb_mem_weight(b, r, KB_PACK_OBLOCK, (int32_t)d->dim[0]) : kb_mem_weight(b, r, KB_PACK_NONE, 0);
+    kv where = turned ? ix[d->rank == 4 ? 2 : 1] : kb_address(b, r, ix);
+    static const int order[] = {3, 1, 0}; /* after the rows: columns, input channels, output channels */
+    for (int i = d->rank == 4 ? 0 : 2; turned && i < 3; i++) {
+        kv step = kb_muli(b, where, d->dim[order[i]]);
+        where = kb_iadd(b, step, ix[order[i]]);
+    }
+    return kb_load(b, mem, where);
+}
+
 kv kb_ref_at(struct kb *b, yir_ref r, const kv *ix)
 {
     kv v;
     if (yir_kind(r) == YIR_VAL && find_bound(b, yir_index(r), &v)) return v;
     if (computed_here(b, r)) return kb_value(b, yir_index(r), ix);
-    int mem = yir_kind(r) == YIR_WGT ? kb_mem_weight(b, r, KB_PACK_NONE, 0) : kb_mem_value(b, r);
+    if (yir_kind(r) == YIR_WGT) return weight_at(b, r, ix);
+    int mem = kb_mem_value(b, r);
     kv where = kb_address(b, r, ix);
     return kb_load(b, mem, where);
 }

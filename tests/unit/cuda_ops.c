@@ -96,7 +96,8 @@ static void add_kernels(struct yir_str *text, const struct run *r)
 static void make_library(struct yir_arena *a, const json_t *list)
 {
     struct yir_str text = {.arena = a};
-    static char folder[] = "/tmp/cuda_ops.XXXXXX", so[64], command[256];
+    const char *scratch = getenv("YOLOC_TEST_SCRATCH");
+    char folder[256], so[300], command[700];
     const json_t *c;
     size_t i;
     json_array_foreach(list, i, c)
@@ -106,12 +107,13 @@ static void make_library(struct yir_arena *a, const json_t *list)
         add_kernels(&text, &r);
         yir_arena_free(r.arena);
     }
+    snprintf(folder, sizeof folder, "%s/cuda_ops.XXXXXX", scratch ? scratch : P_tmpdir);
     cr_assert(mkdtemp(folder));
     snprintf(so, sizeof so, "%s/k.so", folder);
     snprintf(command, sizeof command, "%s/k.cu", folder);
     FILE *f = fopen(command, "w");
     cr_assert(f && fwrite(text.text, 1, text.len, f) == text.len && !fclose(f));
-    snprintf(command, sizeof command, "bash tests/cuda/host.sh %s/k.cu %s", folder, so);
+    snprintf(command, sizeof command, "bash tests/cuda/host.sh '%s/k.cu' '%s'", folder, so);
     if (system(command)) cr_assert_fail("the kernels do not compile for the host");
     setenv("MOCKCUDA_KERNELS", so, 1);
     setenv("YOLOC_LIBCUDA", MOCKCUDA, 1);
@@ -119,9 +121,9 @@ static void make_library(struct yir_arena *a, const json_t *list)
 
 static void remove_library(void)
 {
-    char command[128];
+    char command[400];
     const char *so = getenv("MOCKCUDA_KERNELS");
-    snprintf(command, sizeof command, "rm -r %.*s", (int)(strlen(so) - strlen("/k.so")), so);
+    snprintf(command, sizeof command, "rm -r '%.*s'", (int)(strlen(so) - strlen("/k.so")), so);
     cr_expect_eq(system(command), 0);
 }
 
