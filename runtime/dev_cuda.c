@@ -23,6 +23,7 @@ enum {
 struct placed {
     struct placed *next;
     int ordinal, device;
+    int sessions;    /* contexts that use it; under the program's lock */
     atomic_int lost; /* error after which the driver's context does nothing more; 0: none */
     void *context;   /* NULL: not retained */
     void **module, **function; /* by kernel */
@@ -225,6 +226,20 @@ static yolort_status cuda_load(struct rt_code *out, const struct rt_tables *t, c
 
 /* --- contexts ----------------------------------------------------------------------------------------------- */
 
+/* A lost device's context goes when no one uses it any more: the driver makes a new one once all have given it back. */
+static void release(struct program *p, struct placed *at)
+{
+    pthread_mutex_lock(&p->lock);
+    at->sessions--;
+    if (!at->sessions && atomic_load(&at->lost)) {
+        struct placed **from = &p->first;
+        while (*from != at) from = &(*from)->next;
+        *from = at->next;
+        unplace(p, at);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
 static void cuda_close(void *session)
 {
     struct session *s = session;
@@ -236,6 +251,7 @@ static void cuda_close(void *session)
         if (s->io) api->free(s->io);
         leave(s->p);
     }
+    release(s->p, s->at);
     free(s);
 }
 
@@ -267,10 +283,14 @@ static yolort_status cuda_open(void **session, const struct rt_code *code, int o
     (void)t;
     pthread_mutex_lock(&p->lock);
     yolort_status r = place(p, ordinal, &at, e);
+    if (!r) at->sessions++;
     pthread_mutex_unlock(&p->lock);
     if (r) return r;
     struct session *s = calloc(1, sizeof *s);
-    if (!s) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    if (!s) {
+        release(p, at);
+        return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    }
     s->p = p;
     s->at = at;
     r = check(p, at, p->api.push(at->context), "context", e);

@@ -236,7 +236,7 @@ Test(rt_cuda, each_call_fails)
     free(n.bytes);
 }
 
-/* After a fatal error the context gives DEVICE_LOST and calls the driver for no more work; a new one may be made. */
+/* After a fatal error the context gives DEVICE_LOST and calls the driver for no more work; freed, it leaves the way to new ones. */
 Test(rt_cuda, lost)
 {
     struct mock k = mock();
@@ -250,6 +250,9 @@ Test(rt_cuda, lost)
     cr_expect_eq(yolort_wait(n->c), YOLORT_DEVICE_LOST);
     cr_expect_not(yolort_arena(n->c, NULL));
     cr_expect_eq(k.launches(), before);
+    yolort_context_free(n->c);
+    n->c = NULL;
+    cr_expect_eq(k.live(), 0, "the driver's context is given back");
     yolort_context *again;
     cr_expect_eq(yolort_context_new(&again, n->m, NULL), YOLORT_OK);
     cr_expect_eq(yolort_bind(again, MB_INPUT_U8, u8, sizeof u8), YOLORT_OK);
