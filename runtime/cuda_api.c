@@ -23,7 +23,7 @@ static const struct failure {
     {2, YOLORT_OOM_DEVICE, 0},     /* OUT_OF_MEMORY */
     {3, YOLORT_NO_DEVICE, 0},      /* NOT_INITIALIZED */
     {4, YOLORT_DEVICE_LOST, 1},    /* DEINITIALIZED */
-    {34, YOLORT_INCOMPATIBLE, 0},  /* STUB_LIBRARY */
+    {34, YOLORT_NO_DEVICE, 0},     /* STUB_LIBRARY */
     {46, YOLORT_NO_DEVICE, 0},     /* DEVICE_UNAVAILABLE */
     {100, YOLORT_NO_DEVICE, 0},    /* NO_DEVICE */
     {101, YOLORT_NO_DEVICE, 0},    /* INVALID_DEVICE */

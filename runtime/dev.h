@@ -51,7 +51,7 @@ struct rt_own_memory {
 struct rt_dev {
     const char *name;
     uint32_t kind; /* enum ym_device */
-    /* INCOMPATIBLE with what is missing when code for this arch and these comma-joined features cannot run
+    /* INCOMPATIBLE, or NO_DEVICE, with what is missing when code for this arch and these comma-joined features cannot run
      * here. */
     yolort_status (*fits)(const char *arch, const char *features, const struct rt_error *e);
     yolort_status (*load)(struct rt_code *out, const struct rt_tables *t, const struct rt_error *e);

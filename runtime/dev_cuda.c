@@ -70,21 +70,30 @@ static void leave(const struct program *p)
 
 /* --- programs ----------------------------------------------------------------------------------------------- */
 
-/* Whether some device runs the code; *why tells of the last one that does not. */
+/* Failures of asking become what makes the loader try the next program. */
+static yolort_status no_use(yolort_status s)
+{
+    return s == YOLORT_NO_DEVICE ? s : YOLORT_INCOMPATIBLE;
+}
+
+/* Whether some device runs the code; the text tells of the last one that does not. */
 static yolort_status cuda_fits(const char *arch, const char *features, const struct rt_error *e)
 {
     struct cuda_api api;
     int n = 0;
     (void)features;
-    if (rt_cuda_load(&api, e) || rt_cuda_status(&api, api.device_count(&n), "devices", e)) return YOLORT_INCOMPATIBLE;
+    yolort_status s = rt_cuda_load(&api, e);
+    if (!s) s = rt_cuda_status(&api, api.device_count(&n), "devices", e);
+    if (s) return no_use(s);
     for (int i = 0; i < n; i++) {
         int device, capability;
-        if (rt_cuda_status(&api, api.device_get(&device, i), "device", e) || rt_cuda_capability(&api, device, &capability, e))
-            return YOLORT_INCOMPATIBLE;
+        s = rt_cuda_status(&api, api.device_get(&device, i), "device", e);
+        if (!s) s = rt_cuda_capability(&api, device, &capability, e);
+        if (s) return no_use(s);
         if (rt_cuda_arch_fits(arch, capability)) return YOLORT_OK;
         rt_fail(e, YOLORT_INCOMPATIBLE, "needs another GPU than one of compute capability %d.%d", capability / 10, capability % 10);
     }
-    return n ? YOLORT_INCOMPATIBLE : rt_fail(e, YOLORT_INCOMPATIBLE, "needs a GPU, there is none");
+    return n ? YOLORT_INCOMPATIBLE : rt_fail(e, YOLORT_NO_DEVICE, "needs a GPU, there is none");
 }
 
 static int extent_inside(uint64_t at, uint64_t size, uint64_t room)

@@ -23,12 +23,14 @@ void rt_module_drop(yolort_module *m)
     free(m);
 }
 
-/* Takes the first program that runs here. When none does: the reason, of the only program or of each. */
+/* Takes the first program that runs here. When none does: the reason, of the only program or of each; NO_DEVICE when a device is
+ * all that each of them lacks. */
 static yolort_status choose_program(yolort_module *m, const struct rt_error *e)
 {
     char why[192], all[512] = "";
     struct rt_error reason = {why, sizeof why};
     size_t used = 0;
+    yolort_status lacks = YOLORT_NO_DEVICE;
     uint32_t n = m->t.file.header->ntarget;
     for (uint32_t i = 0; i < n; i++)
         RT_TRY(rt_tables_target(&m->t, i, e));
@@ -42,12 +44,13 @@ static yolort_status choose_program(yolort_module *m, const struct rt_error *e)
                               : rt_fail(&reason, YOLORT_INCOMPATIBLE, "needs a device this runtime has not");
         if (!s) return YOLORT_OK;
         m->dev = NULL;
-        if (s != YOLORT_INCOMPATIBLE) return rt_fail(e, s, "TARGET %u: %s", i, why);
+        if (s != YOLORT_INCOMPATIBLE && s != YOLORT_NO_DEVICE) return rt_fail(e, s, "TARGET %u: %s", i, why);
+        if (s == YOLORT_INCOMPATIBLE) lacks = s;
         int more =
             snprintf(all + used, sizeof all - used, "%s%.64s %s", used ? "; " : "", str + r->name, why);
         if (more > 0) used = used + (size_t)more < sizeof all ? used + (size_t)more : sizeof all - 1;
     }
-    return rt_fail(e, YOLORT_INCOMPATIBLE, "%s", all);
+    return rt_fail(e, lacks, "%s", all);
 }
 
 static void describe_io(yolort_io *to, const struct ym_io *from, const char *strings)

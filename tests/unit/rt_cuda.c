@@ -144,28 +144,38 @@ Test(rt_cuda, picks_the_device)
     cr_expect_eq(k.live(), 0);
 }
 
-static void expect_refused(const char *arch, const char *part)
+static void expect_refused(const char *arch, yolort_status s, const char *part)
 {
     struct net n;
     describe(&n, arch);
-    cr_expect_eq(load(&n), YOLORT_INCOMPATIBLE, "%s", arch);
+    cr_expect_eq(load(&n), s, "%s", arch);
     cr_expect(strstr(n.why, part), "\"%s\" is not in \"%s\"", part, n.why);
     free(n.bytes);
 }
 
 Test(rt_cuda, other_devices)
 {
-    mock();
+    struct mock k = mock();
     setenv("MOCKCUDA_DEVICES", "89", 1);
-    expect_refused("sm_90a", "8.9");
-    expect_refused("sm_90", "8.9");
-    expect_refused("sm_75", "8.9");
-    expect_refused("sm_", "8.9");
-    expect_refused("x86_64", "8.9");
+    expect_refused("sm_90a", YOLORT_INCOMPATIBLE, "8.9");
+    expect_refused("sm_90", YOLORT_INCOMPATIBLE, "8.9");
+    expect_refused("sm_75", YOLORT_INCOMPATIBLE, "8.9");
+    expect_refused("sm_", YOLORT_INCOMPATIBLE, "8.9");
+    expect_refused("x86_64", YOLORT_INCOMPATIBLE, "8.9");
     setenv("MOCKCUDA_DEVICES", "", 1);
-    expect_refused("sm_90a", "there is none");
+    expect_refused("sm_90a", YOLORT_NO_DEVICE, "there is none");
     setenv("YOLOC_LIBCUDA", "/nowhere/libcuda.so", 1);
-    expect_refused("sm_90a", "no CUDA driver");
+    expect_refused("sm_90a", YOLORT_NO_DEVICE, "no CUDA driver");
+    setenv("YOLOC_LIBCUDA", "libm.so.6", 1);
+    expect_refused("sm_90a", YOLORT_NO_DEVICE, "too old");
+    setenv("YOLOC_LIBCUDA", MOCKCUDA, 1);
+    static const int absent[] = {34, 100, 802};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        k.fail("cuInit", 1, absent[i]);
+        expect_refused("sm_90a", YOLORT_NO_DEVICE, "start");
+    }
+    k.fail("cuInit", 1, 804);
+    expect_refused("sm_90a", YOLORT_INCOMPATIBLE, "start");
 }
 
 /* The code's own tables, when they point outside it. */
@@ -218,7 +228,14 @@ Test(rt_cuda, each_call_fails)
     static const struct {
         int code;
         yolort_status status;
-    } kind[] = {{2, YOLORT_OOM_DEVICE}, {700, YOLORT_DEVICE_LOST}, {100, YOLORT_NO_DEVICE}, {209, YOLORT_INCOMPATIBLE}, {4711, YOLORT_UNSUPPORTED}};
+    } kind[] = {
+        {1, YOLORT_ARG},           {2, YOLORT_OOM_DEVICE},    {3, YOLORT_NO_DEVICE},    {100, YOLORT_NO_DEVICE},
+        {101, YOLORT_NO_DEVICE},   {200, YOLORT_FORMAT},      {201, YOLORT_ARG},        {209, YOLORT_INCOMPATIBLE},
+        {218, YOLORT_INCOMPATIBLE}, {300, YOLORT_UNSUPPORTED}, {400, YOLORT_ARG},        {700, YOLORT_DEVICE_LOST},
+        {701, YOLORT_OOM_DEVICE},  {702, YOLORT_DEVICE_LOST}, {716, YOLORT_DEVICE_LOST}, {719, YOLORT_DEVICE_LOST},
+        {720, YOLORT_UNSUPPORTED}, {801, YOLORT_UNSUPPORTED}, {802, YOLORT_NO_DEVICE},  {999, YOLORT_DEVICE_LOST},
+        {4711, YOLORT_UNSUPPORTED},
+    };
     struct net n;
     describe(&n, "sm_90a");
     cr_assert_eq(whole(&n), YOLORT_OK);
@@ -259,6 +276,22 @@ Test(rt_cuda, lost)
     cr_expect_eq(yolort_bind(again, MB_ECHO, echo, sizeof echo), YOLORT_OK);
     cr_expect_eq(yolort_run(again, 1, NULL), YOLORT_OK);
     yolort_context_free(again);
+    closed(n);
+    cr_expect_eq(k.live(), 0);
+}
+
+/* An error of work that was under way is told by whoever waits for it first, and stays. */
+Test(rt_cuda, lost_while_waiting)
+{
+    struct mock k = mock();
+    struct net *n = opened();
+    bind(n);
+    cr_assert_eq(yolort_run(n->c, 1, NULL), YOLORT_OK);
+    k.fail("cuEventSynchronize", 1, 719);
+    cr_expect_eq(yolort_wait(n->c), YOLORT_DEVICE_LOST);
+    cr_expect_eq(yolort_wait(n->c), YOLORT_DEVICE_LOST);
+    cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_DEVICE_LOST);
+    cr_expect(strstr(yolort_error(n->c), "719"), "%s", yolort_error(n->c));
     closed(n);
     cr_expect_eq(k.live(), 0);
 }
