@@ -95,7 +95,7 @@ static int run_network(struct verify *v)
     if (yolort_context_new(&v->context, v->module, &co)) return runtime_failed(v, "context", "no memory");
     yir_arena_defer(v->k->arena, free_context, v->context);
     if (bind_all(v)) return -1;
-    if (yolort_run(v->context, 1, NULL)) return runtime_failed(v, "run", yolort_error(v->context));
+    if (yolort_run(v->context, 1, NULL) || yolort_wait(v->context)) return runtime_failed(v, "run", yolort_error(v->context));
     v->arena = yolort_arena(v->context, &size);
     return 0;
 }

@@ -164,7 +164,10 @@ static int compute(struct job *j, const yoloc_tensors *in, const char *file)
         if (yolort_io_at(j->module, i)->is_output && bind_output(j, i) != 0)
             return -1;
     }
-    return cli_runtime_check(yolort_run(j->context, j->batch, NULL), j->path, yolort_error(j->context), j->e);
+    yolort_status s = yolort_run(j->context, j->batch, NULL);
+    if (s == YOLORT_OK)
+        s = yolort_wait(j->context);
+    return cli_runtime_check(s, j->path, yolort_error(j->context), j->e);
 }
 
 static void release(struct job *j)

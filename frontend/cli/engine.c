@@ -287,6 +287,8 @@ int cli_engine_predict(struct cli_engine *g, const struct cli_image *im, const y
                           : yolort_letterbox(&source, p, g->picture, bytes);
     if (s == YOLORT_OK)
         s = yolort_run(g->context, 1, NULL);
+    if (s == YOLORT_OK)
+        s = yolort_wait(g->context);
     if (s == YOLORT_OK && g->answer == CLI_BOXES)
         s = find_boxes(g, im, p, nms, count);
     else if (s == YOLORT_OK && g->answer == CLI_CLASSES)
