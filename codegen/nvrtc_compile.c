@@ -124,7 +124,8 @@ static int collect(struct yir_arena *a, struct yir_diags *d, const struct work *
         struct job *j = &w->job[i];
         object[i] = (struct cg_object){.data = j->stored, .size = j->stored_size, .symbol = j->kernel->symbol};
         if (j->stored) continue;
-        if (j->error[0]) rc = yir_diag(d, (struct yir_loc){0}, E_NVRTC, "kernel %s (%s): %s", j->kernel->symbol, j->kernel->label, j->error);
+        if (j->error[0])
+            rc = yir_diag(d, (struct yir_loc){0}, E_NVRTC, "kernel %s (%s): %s", j->kernel->symbol, j->kernel->label, j->error);
         if (!j->cubin) continue;
         void *data = yir_alloc(a, j->size);
         memcpy(data, j->cubin, j->size);

@@ -107,7 +107,8 @@ static int compare(struct net *cpu, struct net *gpu, int batch)
         const yolort_io *io = yolort_io_at(gpu->m, i);
         int at = yolort_io_find(cpu->m, io->name);
         if (!io->is_output || io->dtype != YOLORT_F32) continue;
-        if (at < 0 || yolort_io_at(cpu->m, (size_t)at)->bytes_per_image != io->bytes_per_image) return fail(io->name, "is of another network");
+        if (at < 0 || yolort_io_at(cpu->m, (size_t)at)->bytes_per_image != io->bytes_per_image)
+            return fail(io->name, "is of another network");
         bad |= compare_output(io, (const float *)(const void *)cpu->data[at], (const float *)(const void *)gpu->data[i],
                               io->bytes_per_image / sizeof(float) * (size_t)batch, batch);
     }

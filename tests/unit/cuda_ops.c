@@ -131,10 +131,13 @@ static void remove_library(void)
 static struct cg_code no_code(const struct run *r)
 {
     enum { EACH = 3 * YM_ALIGN };
-    const Elf64_Ehdr h = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64}, .e_machine = EM_CUDA, .e_shentsize = sizeof(Elf64_Shdr)};
+    const Elf64_Ehdr h = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64},
+                          .e_machine = EM_CUDA,
+                          .e_shentsize = sizeof(Elf64_Shdr)};
     uint32_t n = r->program->nkernel;
     unsigned char *blob = yir_alloc_n(r->arena, n, EACH);
-    struct cg_code code = {.blob = blob, .size = (size_t)n * EACH, .compiler = "none", .entry = yir_alloc_n(r->arena, n, sizeof *code.entry)};
+    struct cg_code code = {.blob = blob, .size = (size_t)n * EACH, .compiler = "none"};
+    code.entry = yir_alloc_n(r->arena, n, sizeof *code.entry);
     for (uint32_t i = 0; i < n; i++) {
         code.entry[i] = r->program->kernel[i].same_as * EACH + YM_ALIGN;
         memcpy(blob + i * EACH + YM_ALIGN, &h, sizeof h);
