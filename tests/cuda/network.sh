@@ -57,7 +57,6 @@ picks() { # DEVICES TARGET
 }
 picks 89 cuda:sm_86
 picks 90 cuda:sm_90a
-picks 75,86 cuda:sm_86
 
 # A whole network, its kernels run on the host.
 command -v "${CXX:-g++}" >/dev/null || exit 77
