@@ -3,6 +3,7 @@
 The text must be of a form before the pass `layout`: `yoloc opt MODEL --passes foldbn,dce --save-weights W`. Needs numpy.
 """
 
+import dataclasses
 import json
 import re
 import struct
@@ -141,6 +142,16 @@ def needed(net, outputs):
 def shapes(net):
     """Type of every value and weight."""
     return {**net.inputs, **net.weights, **{op.result: op.type for op in net.ops}}
+
+
+def batched(net, n):
+    """The network for n images at once; the text has it for one."""
+    def grown(t):
+        return dataclasses.replace(t, dims=(n, *t.dims[1:]))
+
+    inputs = {name: grown(t) for name, t in net.inputs.items()}
+    ops = tuple(dataclasses.replace(op, type=grown(op.type)) for op in net.ops)
+    return dataclasses.replace(net, inputs=inputs, ops=ops)
 
 
 # --- tensors ------------------------------------------------------------------------------------------------------

@@ -77,11 +77,11 @@ def check(value, schema=None, where="record"):
     return []
 
 
-def load(path):
+def load(path, schema=None):
     """A record from a file; ValueError when it is none."""
     with open(path, encoding="utf-8") as f:
         record = json.load(f)
-    faults = check(record)
+    faults = check(record, schema)
     if not faults and record["format"] != FORMAT:
         faults = [f"format {record['format']}, not {FORMAT}"]
     if faults:
@@ -100,8 +100,8 @@ def text_of(value, indent=""):
     return f"{left}\n{rows}\n{indent}{right}"
 
 
-def save(path, record):
-    faults = check(record)
+def save(path, record, schema=None):
+    faults = check(record, schema)
     if faults:
         raise ValueError("; ".join(faults[:5]))
     with open(path, "w", encoding="utf-8") as f:

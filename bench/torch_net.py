@@ -112,8 +112,8 @@ HEADED = {"lse", "softmax", "attn_mix"}  # what may read scores
 def _dfl_box(net, op):
     n, _, h, w = net.shape[op.inputs[0]]
     bins = op.attrs["bins"]
-    centre = torch.from_numpy(numpy.stack(ir.cells(h, w))[None] + numpy.float32(0.5))
-    weight = torch.arange(bins, dtype=torch.float32).view(1, bins, 1, 1)
+    centre = net.constant(numpy.stack(ir.cells(h, w))[None] + numpy.float32(0.5))
+    weight = net.constant(numpy.arange(bins, dtype=numpy.float32).reshape(1, bins, 1, 1))
 
     def box(x):
         dist = x.reshape(n, 4, bins, h * w)
@@ -135,7 +135,7 @@ def _anchor_rows(net, op):
 def _anchor_box(net, op):
     _, _, h, w = net.shape[op.inputs[0]]
     na, stride, plain, rows = op.attrs["na"], op.attrs["stride"], op.attrs["plain"], _anchor_rows(net, op)
-    corner = torch.from_numpy(numpy.stack(ir.cells(h, w), -1).reshape(1, 1, h, w, 2) - numpy.float32(0.5))
+    corner = net.constant(numpy.stack(ir.cells(h, w), -1).reshape(1, 1, h, w, 2) - numpy.float32(0.5))
 
     def box(x, anchors):
         raw = rows(x)
@@ -150,7 +150,7 @@ def _anchor_box(net, op):
 
 def _x_box(net, op):
     n, c, h, w = net.shape[op.inputs[0]]
-    grid = torch.from_numpy(numpy.stack(ir.cells(h, w), -1)[None])
+    grid = net.constant(numpy.stack(ir.cells(h, w), -1)[None])
 
     def box(x):
         xy, wh, rest = x.reshape(n, c, h * w).permute(0, 2, 1).split((2, 2, c - 4), 2)
@@ -181,10 +181,11 @@ BUILD = {
 
 
 class Net(torch.nn.Module):
-    """Gives the named outputs as a tuple. The one input may be in channels_last."""
+    """Gives the named outputs as a tuple. The one input may be in channels_last; it has the device and the type of the weights."""
 
-    def __init__(self, net, weights, outputs):
+    def __init__(self, net, weights, outputs, device="cpu", dtype=torch.float32):
         super().__init__()
+        self.device, self.dtype = device, dtype
         ops = ir.needed(net, outputs)
         self.shape = {name: t.dims for name, t in ir.shapes(net).items()}
         self.code = {op.result: op.code for op in ops}
@@ -196,11 +197,14 @@ class Net(torch.nn.Module):
         self.tensors = {}
         for ref in self.uses:
             if ref.startswith("$"):
-                w = torch.from_numpy(weights[ref].copy())
+                w = self.constant(weights[ref].copy())
                 self.tensors[ref] = w.contiguous(memory_format=torch.channels_last) if w.dim() == 4 else w
         self.headed = {}  # attention scores as [n,areas,heads,queries,keys]: their IR shape
         self.steps = [self._step(op) for op in ops]
         self._release(ops)
+
+    def constant(self, array):
+        return torch.from_numpy(array).to(self.device, self.dtype)
 
     def _step(self, op):
         if op.code not in BUILD:
