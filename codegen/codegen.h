@@ -25,6 +25,8 @@ struct cg_target {
 int cg_target_find(struct yir_arena *a, struct yir_diags *d, const char *text, struct cg_target *out);
 /* The CPU of this machine, for tuning records: brand, family, model and stepping. */
 const char *cg_cpu_name(struct yir_arena *a);
+/* The GPUs of this machine as the system lists them, without asking the driver, which takes longer than a cached compile; "" where it does not. */
+const char *cg_gpu_names(struct yir_arena *a);
 /* Text of what this build can make and what this machine has, for `yoloc devices`; one line each. */
 void cg_targets_list(struct yir_str *out);
 

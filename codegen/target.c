@@ -1,5 +1,7 @@
 #include "codegen.h"
 
+#include <glob.h>
+#include <stdio.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -111,6 +113,28 @@ const char *cg_cpu_name(struct yir_arena *a)
 #else
     return yir_strdup(a, "a CPU without a name");
 #endif
+}
+
+/* Text after "Model:" of the file that the driver keeps for a GPU. */
+static void put_model(struct yir_str *s, const char *folder)
+{
+    char path[300], line[200];
+    if (snprintf(path, sizeof path, "%s/information", folder) >= (int)sizeof path) return;
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, "Model:", 6)) yir_str_fmt(s, "%.*s;", (int)strcspn(line + 6, "\n"), line + 6);
+    if (f) fclose(f);
+}
+
+const char *cg_gpu_names(struct yir_arena *a)
+{
+    struct yir_str s = {.arena = a};
+    glob_t found;
+    yir_str_fmt(&s, "%s", "");
+    if (glob("/proc/driver/nvidia/gpus/*", 0, NULL, &found)) return s.text;
+    for (size_t i = 0; i < found.gl_pathc && i < 64; i++) put_model(&s, found.gl_pathv[i]);
+    globfree(&found);
+    return s.text;
 }
 
 static const struct level *best_level(void)

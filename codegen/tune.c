@@ -7,14 +7,18 @@
 
 #include "measuring.h"
 #include "runtime/yolort.h"
+#include "trial.h"
 
 enum {
-    MOST_VARIANTS = 16,
+    MOST_VARIANTS = CG_MOST_TRIALS - 1, /* the last trial is the network of all winners */
     MOST_ROUNDS = 40,
     LEAST_ROUNDS = 3, /* that give a median */
     FIRM_ROUNDS = 5   /* after which what was found is worth keeping should the process die */
 };
 #define KEEP_EVERY_S 2.0 /* between records of what was found so far */
+#define SINGLE_APART 1e-3 /* between outputs of variants, by the mean size of an element */
+#define HALF_APART 0.5
+#define PATIENCE_S 20.0  /* for a GPU to load or run a network, after which it counts as hung */
 
 /* What the modes do. worth: candidates predicted slower than this many times the best are not tried. */
 static const struct mode {
@@ -50,14 +54,6 @@ struct group {
     int best;                            /* candidate, by median */
 };
 
-struct variant {
-    void *bytes;
-    size_t size;
-    yolort_module *module;
-    yolort_context *context;
-    double run_s; /* of its first run */
-};
-
 struct tuner {
     struct yir_arena *arena;
     struct yir_diags *diags;
@@ -71,9 +67,10 @@ struct tuner {
     uint32_t *of_kernel;  /* group of each kernel */
     uint32_t nkernel;
     int now;              /* variant being made; -1: groups are being collected, -2: the winners */
-    struct variant variant[MOST_VARIANTS + 1];
-    void **buffer;        /* of inputs and outputs, shared by the variants */
-    void **expected[2];   /* outputs of variant 0, for each form of the picture */
+    struct cg_trials *trials;
+    const char *device;   /* that measures, as text */
+    bool lost[CG_MOST_TRIALS]; /* variants that failed, on devices where that is no fault of ours alone */
+    double run_s;         /* of the first run of variant 0 */
     int threads;
     double start, budget_s, make_s; /* make_s: what making a variant takes, at most so far */
 };
@@ -122,7 +119,7 @@ static struct cg_tune_key key_of(struct tuner *w, const struct group *g, enum cg
 {
     return (struct cg_tune_key){.op = g->text,
                                 .op_len = g->len,
-                                .target = yir_format(w->arena, "%s, %s", w->t->text, cg_cpu_name(w->arena)),
+                                .target = yir_format(w->arena, "%s, %s", w->t->text, w->device),
                                 .threads = w->threads,
                                 .versions = w->o->versions,
                                 .space = g->space[mode]};
@@ -215,118 +212,42 @@ static void collect(struct tuner *w)
 
 /* --- variants ----------------------------------------------------------------------------------------------- */
 
-static int runtime_failed(struct tuner *w, const char *what, const char *why)
+/* 1: a challenger's kernel that hangs or faults on a GPU is no candidate any more; -1 after reporting anything else. */
+static int trial_failed(struct tuner *w, int v, const struct cg_trial *got)
 {
-    return yir_diag(w->diags, (struct yir_loc){0}, E_TUNE, "tuning: %s: %s", what, why);
+    if (w->t->backend != CG_CUDA || v == 0 || v == MOST_VARIANTS)
+        return yir_diag(w->diags, (struct yir_loc){0}, E_TUNE, "tuning: %s", got->error);
+    yir_diag(w->diags, (struct yir_loc){0}, W_TUNE, "tuning: candidate %d is left out: %s", v, got->error);
+    w->lost[v] = true;
+    return 1;
 }
 
-/* The inputs that are one form of the picture each, of which the binding of one unbinds the other; a network may have no such
- * choice. */
-static const char *const forms[] = {"input_u8", "images"};
-
-static int form_count(const struct variant *v)
-{
-    return yolort_io_find(v->module, forms[0]) >= 0 && yolort_io_find(v->module, forms[1]) >= 0 ? 2 : 1;
-}
-
-/* Everything, the form last. */
-static int bind_all(struct tuner *w, struct variant *v, int form)
-{
-    int last = form_count(v) == 2 ? yolort_io_find(v->module, forms[form]) : 0;
-    size_t n = yolort_io_count(v->module);
-    for (size_t k = 1; k <= n; k++) {
-        size_t i = (k + (size_t)last) % n;
-        const yolort_io *io = yolort_io_at(v->module, i);
-        size_t bytes = io->bytes_per_image * (size_t)io->dim[0];
-        if (!w->buffer[i]) w->buffer[i] = yir_alloc(w->arena, bytes);
-        if (yolort_bind(v->context, i, w->buffer[i], bytes)) return runtime_failed(w, "bind", yolort_error(v->context));
-    }
-    return 0;
-}
-
-static int make_variant(struct tuner *w, int number, struct variant *v)
+static int make_variant(struct tuner *w, int number, int trial)
 {
     struct cg_opts o = *w->base;
-    char error[256] = "";
+    struct cg_trial got = {0};
+    void *bytes;
+    size_t size;
     o.choose = choose;
     o.choose_user = w;
     w->now = number;
-    if (w->o->make(w->o->user, &o, &v->bytes, &v->size)) return -1;
-    if (yolort_load(&v->module, v->bytes, v->size, error, sizeof error)) return runtime_failed(w, "load", error);
-    yolort_context_opts co;
-    yolort_context_opts_init(&co, sizeof co);
-    co.threads = w->threads;
-    if (yolort_context_new(&v->context, v->module, &co)) return runtime_failed(w, "context", "no memory");
-    yolort_profile(v->context, 1);
-    return bind_all(w, v, 0);
+    if (w->o->make(w->o->user, &o, &bytes, &size)) return -1;
+    return cg_trials_load(w->trials, trial, bytes, size, &got) ? trial_failed(w, trial, &got) : 0;
 }
 
-static void free_variant(struct variant *v)
+/* A GPU's time is that of its kernels: what goes on between them is the same for all, and copies from the host would drown it. */
+static double time_of(const struct tuner *w, const struct cg_trial *got)
 {
-    yolort_context_free(v->context);
-    yolort_module_free(v->module);
-    free(v->bytes);
-    *v = (struct variant){0};
+    double sum = 0;
+    for (uint32_t i = 0; i < got->nstep; i++) sum += got->step_ms[i];
+    return w->t->backend == CG_CUDA && sum > 0 ? sum : got->ms;
 }
 
-/* Also called when memory has run out half-way. */
-static void free_variants(void *tuner)
+/* 0; 1: this variant is lost; -1 after reporting. */
+static int run_variant(struct tuner *w, int v, int form, bool compare, struct cg_trial *got)
 {
-    struct tuner *w = tuner;
-    for (size_t i = 0; i < YIR_COUNT(w->variant); i++) free_variant(&w->variant[i]);
-}
-
-static int run_variant(struct tuner *w, struct variant *v, double *ms)
-{
-    double before = seconds();
-    yolort_status s = yolort_run(v->context, (int)yolort_io_at(v->module, 0)->dim[0], NULL);
-    if (s == YOLORT_OK) s = yolort_wait(v->context);
-    *ms = (seconds() - before) * 1e3;
-    return s == YOLORT_OK ? 0 : runtime_failed(w, "run", yolort_error(v->context));
-}
-
-/* Pixels of noise: zeros and repeated values run faster on some machines. */
-static void fill_inputs(struct tuner *w, const struct variant *v)
-{
-    uint32_t seed = 12345;
-    for (size_t i = 0; i < yolort_io_count(v->module); i++) {
-        const yolort_io *io = yolort_io_at(v->module, i);
-        size_t n = io->bytes_per_image * (size_t)io->dim[0];
-        if (io->is_output) continue;
-        for (size_t k = 0; k < n / (io->dtype == YOLORT_F32 ? 4 : 1); k++) {
-            seed = seed * 1664525u + 1013904223u;
-            if (io->dtype == YOLORT_F32)
-                ((float *)w->buffer[i])[k] = (float)(seed >> 8) * 0x1p-24f;
-            else
-                ((uint8_t *)w->buffer[i])[k] = (uint8_t)(seed >> 24);
-        }
-    }
-}
-
-/* The largest difference of the outputs from those of variant 0, relative to the mean size of an output's elements. */
-static double difference(struct tuner *w, const struct variant *v, void **expected, bool first)
-{
-    double worst = 0;
-    for (size_t i = 0; i < yolort_io_count(v->module); i++) {
-        const yolort_io *io = yolort_io_at(v->module, i);
-        size_t bytes = io->bytes_per_image * (size_t)io->dim[0], n = bytes / sizeof(float);
-        if (!io->is_output || io->dtype != YOLORT_F32) continue;
-        if (first) {
-            expected[i] = yir_alloc(w->arena, bytes);
-            memcpy(expected[i], w->buffer[i], bytes);
-            continue;
-        }
-        const float *x = w->buffer[i], *y = expected[i];
-        double most = 0, mean = 0;
-        for (size_t k = 0; k < n; k++) {
-            double apart = fabs((double)x[k] - (double)y[k]);
-            bool same = x[k] == y[k] || (x[k] != x[k] && y[k] != y[k]); /* infinities and NaN of bad weights */
-            if (!same && !(apart <= most)) most = apart;                /* NaN beside a number counts as apart */
-            if (isfinite(y[k])) mean += fabs((double)y[k]) / (double)n;
-        }
-        if (!(most <= worst * mean)) worst = most / (mean > 0 ? mean : 1);
-    }
-    return worst;
+    *got = (struct cg_trial){0};
+    return cg_trials_run(w->trials, v, form, compare, got) ? trial_failed(w, v, got) : 0;
 }
 
 /* --- measuring ---------------------------------------------------------------------------------------------- */
@@ -344,19 +265,16 @@ static double median(double *v, int n)
 }
 
 /* A kernel for the other form of the picture does not run and takes no time. */
-static int note_times(struct tuner *w, const struct variant *v, int number, int round)
+static void note_times(struct tuner *w, const struct cg_trial *got, int number, int round)
 {
-    for (uint32_t i = 0; i < w->nkernel; i++) {
+    for (uint32_t i = 0; i < w->nkernel && i < got->nstep; i++) {
         struct group *g = w->group[w->of_kernel[i]];
-        yolort_step s;
-        if (number >= g->ncandidate || g->state != OPEN) continue;
-        if (yolort_step_at(v->context, i, &s)) return runtime_failed(w, "times", yolort_error(v->context));
-        if (!(s.ms > 0)) continue;
+        double ms = got->step_ms[i];
+        if (number >= g->ncandidate || g->state != OPEN || !(ms > 0)) continue;
         if (g->last[number] != round) g->ms[number][g->samples[number]++] = 0;
         g->last[number] = round;
-        g->ms[number][g->samples[number] - 1] += s.ms / g->kernels;
+        g->ms[number][g->samples[number] - 1] += ms / g->kernels;
     }
-    return 0;
 }
 
 static int most_candidates(const struct tuner *w)
@@ -367,24 +285,33 @@ static int most_candidates(const struct tuner *w)
     return most;
 }
 
-static bool is_apart(struct tuner *w, int v, int form)
+/* Sums in another order differ by rounding; in half precision that of every layer on the way. */
+static double most_apart(const struct tuner *w)
 {
-    double apart = difference(w, &w->variant[v], w->expected[form], v == 0);
-    if (apart <= 1e-3) return false;
+    for (uint32_t i = 1; i < w->f->nop; i++) {
+        enum yir_dtype t = yir_tdesc(w->f->types, w->f->op[i].type)->dtype;
+        if (t == YIR_F16 || t == YIR_BF16) return HALF_APART;
+    }
+    return SINGLE_APART;
+}
+
+static bool is_apart(struct tuner *w, int v, double apart)
+{
+    if (apart <= most_apart(w)) return false;
     yir_diag(w->diags, (struct yir_loc){0}, E_TUNE,
              "tuning: candidate %d gives other results (off by %.2g of the mean); please report this", v, apart);
     return true;
 }
 
-/* Runs it on each form of the picture. */
-static int try_variant(struct tuner *w, int number)
+/* Runs it on each form of the picture. As run_variant. */
+static int try_variant(struct tuner *w, int v)
 {
-    struct variant *v = &w->variant[number];
-    for (int form = form_count(v); form-- > 0;) {
-        double ms;
-        if (bind_all(w, v, form) || run_variant(w, v, &ms)) return -1;
-        v->run_s = ms * 1e-3;
-        if (is_apart(w, number, form)) return -1;
+    struct cg_trial got;
+    for (int form = cg_trials_forms(w->trials); form-- > 0;) {
+        int rc = run_variant(w, v, form, true, &got);
+        if (rc) return rc;
+        if (v == 0) w->run_s = got.ms * 1e-3;
+        if (is_apart(w, v, got.apart)) return -1;
     }
     return 0;
 }
@@ -392,8 +319,7 @@ static int try_variant(struct tuner *w, int number)
 /* Seconds for measuring n variants for some rounds and comparing the winners for as many. */
 static double needed_s(const struct tuner *w, int n, int rounds)
 {
-    double one = w->variant[0].run_s;
-    return rounds * (n + 2) * one + w->make_s;
+    return rounds * (n + 2) * w->run_s + w->make_s;
 }
 
 /* Makes the variants while the budget lasts; part of it stays for measuring. Their number, or -1. */
@@ -405,10 +331,10 @@ static int make_variants(struct tuner *w, int wanted)
         if (v >= 1 && spent + more + needed_s(w, v + 1, LEAST_ROUNDS) > budget) return v;
         if (v >= 2 && spent + more > 0.6 * budget) return v;
         progress(w, "candidate", v, wanted, v ? more * (wanted - v) + needed_s(w, wanted, w->mode->rounds) : budget);
-        if (make_variant(w, v, &w->variant[v])) return -1;
+        int rc = make_variant(w, v, v);
         w->make_s = seconds() - before;
-        if (v == 0) fill_inputs(w, &w->variant[0]);
-        if (try_variant(w, v)) return -1;
+        if (!rc) rc = try_variant(w, v);
+        if (rc < 0) return -1;
     }
     return wanted;
 }
@@ -461,10 +387,10 @@ static void remember_all(struct tuner *w)
 /* The variants in turn, rounds with one form of the picture and the other. Should the process be killed, what it had found by then is kept. */
 static int measure(struct tuner *w, int nvariant)
 {
-    double begun = seconds(), kept = begun, ms;
+    double begun = seconds(), kept = begun;
     int rounds = w->mode->rounds;
     for (int r = 0; r < rounds; r++) {
-        double now = seconds(), round = r ? (now - begun) / r : nvariant * w->variant[0].run_s, last = needed_s(w, 0, LEAST_ROUNDS);
+        double now = seconds(), round = r ? (now - begun) / r : nvariant * w->run_s, last = needed_s(w, 0, LEAST_ROUNDS);
         if (r >= LEAST_ROUNDS && round + last > left_s(w)) return 0;
         if (r >= FIRM_ROUNDS && now - kept > KEEP_EVERY_S) {
             pick_winners(w, nvariant);
@@ -473,8 +399,10 @@ static int measure(struct tuner *w, int nvariant)
         }
         progress(w, "round", r, rounds, round * (rounds - r) + last);
         for (int v = 0; v < nvariant; v++) {
-            struct variant *x = &w->variant[v];
-            if (bind_all(w, x, r % form_count(x)) || run_variant(w, x, &ms) || note_times(w, x, v, r + 1)) return -1;
+            struct cg_trial got;
+            int rc = w->lost[v] ? 1 : run_variant(w, v, r % cg_trials_forms(w->trials), false, &got);
+            if (rc < 0) return -1;
+            if (!rc) note_times(w, &got, v, r + 1);
         }
     }
     return 0;
@@ -500,15 +428,16 @@ static bool any_changed(const struct tuner *w)
 /* The untuned network and the winners' in turn; the number of rounds, or -1. */
 static int run_both(struct tuner *w, double *before, double *after)
 {
-    struct variant *tuned = &w->variant[MOST_VARIANTS];
+    struct cg_trial b, t;
     int n = 0;
     for (int r = -1; r < w->mode->rounds; r++) { /* the first round warms up */
-        double b, t;
-        if (r >= LEAST_ROUNDS && left_s(w) < 2 * w->variant[0].run_s) break;
-        if (run_variant(w, &w->variant[0], &b) || run_variant(w, tuned, &t)) return -1;
+        if (r >= LEAST_ROUNDS && left_s(w) < 2 * w->run_s) break;
+        if (run_variant(w, 0, 0, false, &b)) return -1;
+        double untuned = time_of(w, &b);
+        if (run_variant(w, MOST_VARIANTS, 0, false, &t)) return -1;
         if (r < 0) continue;
-        before[n] = b;
-        after[n++] = t;
+        before[n] = untuned;
+        after[n++] = time_of(w, &t);
     }
     return n;
 }
@@ -520,7 +449,7 @@ static int compare(struct tuner *w, struct cg_tuned *out)
     decide(w, true);
     if (!any_changed(w)) return 0;
     progress(w, "comparison", 0, 1, needed_s(w, 0, w->mode->rounds));
-    if (make_variant(w, -2, &w->variant[MOST_VARIANTS]) || bind_all(w, &w->variant[0], 0)) return -1;
+    if (make_variant(w, -2, MOST_VARIANTS)) return -1;
     int n = run_both(w, before, after);
     if (n < 0) return -1;
     double untuned = median(before, n), tuned = median(after, n);
@@ -613,7 +542,7 @@ static int tune_in_turn(struct tuner *w, struct cg_tuned *out)
     w->start = seconds();
     claim_open(w);
     int rc = tune_open(w, out);
-    free_variants(w);
+    cg_trials_free(w->trials);
     if (!rc && claim_busy(w) && left_s(w) > 0) rc = tune_open(w, out);
     cg_measuring_end(turn);
     return rc;
@@ -640,12 +569,11 @@ int cg_tune(struct yir_arena *a, struct yir_diags *d, const struct yir_func *f, 
     w->threads = o->threads > 0 ? o->threads : yolort_cpu_threads();
     w->budget_s = o->budget_s > 0 ? o->budget_s : w->mode->budget_s;
     w->start = seconds();
-    w->buffer = yir_alloc_n(a, f->ninput + f->noutput + 1u, sizeof *w->buffer);
-    for (int i = 0; i < 2; i++) w->expected[i] = yir_alloc_n(a, f->ninput + f->noutput + 1u, sizeof *w->expected[i]);
-    yir_arena_defer(a, free_variants, w);
+    w->device = cg_trials_device(a, t->backend == CG_CUDA);
+    w->trials = cg_trials_new(a, w->threads, t->backend == CG_CUDA, PATIENCE_S);
     collect(w);
     int rc = tune_in_turn(w, out);
-    free_variants(w);
+    cg_trials_free(w->trials);
     release_claims(w);
     w->now = -2;
     sum_up(w, out);

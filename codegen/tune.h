@@ -6,8 +6,9 @@
  * beat the untuned one, or nothing changes.
  *
  * Of the processes that share a folder of caches one measures at a time (measuring.h), and each group is claimed (tunedb.h): what
- * one has found, the others take. Candidates run in this process: they are made by the same code from the same checked programs as
- * every other kernel, and each variant's outputs must equal the first one's. */
+ * one has found, the others take. Candidates for CPUs run in this process: they are made by the same code from the same checked programs
+ * as every other kernel, and each variant's outputs must equal the first one's. Those for GPUs run in a child (trial.h): one that hangs
+ * or faults costs seconds and is left out. The calling process must not have used the CUDA driver before, as a child can't then. */
 #ifndef CG_TUNE_H
 #define CG_TUNE_H
 

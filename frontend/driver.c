@@ -308,8 +308,6 @@ int call_find_target(struct call *k, const char *text, struct build *b)
         return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s is no target that modules can be made for", text);
     if (b->target.backend == CG_CUDA && k->o->checked)
         return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s: kernels for GPUs can't check their bounds", text);
-    if (b->target.backend == CG_CUDA && k->o->tune)
-        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s: kernels for GPUs are not tuned by this version", text);
     return 0;
 }
 

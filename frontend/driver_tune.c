@@ -193,12 +193,14 @@ yoloc_status yoloc_last_tuning(const yoloc *c, yoloc_tuning *t)
 /* What makes the code whose times are kept. NULL after reporting. */
 static const char *code_versions(struct call *k, const struct build *b)
 {
-    const char *llvm = "";
+    const char *compiler = "";
+    if (b->target.backend == CG_CUDA)
+        compiler = cg_nvrtc_version(k->arena, k->diags);
 #ifdef YOLOC_LLVM
-    llvm = cg_llvm_version(k->arena, k->diags, &b->target);
+    else
+        compiler = cg_llvm_version(k->arena, k->diags, &b->target);
 #endif
-    (void)b;
-    return llvm ? yir_format(k->arena, "yoloc " YOLOC_VERSION_TEXT ", %s, checked %d", llvm, k->o->checked != 0) : NULL;
+    return compiler ? yir_format(k->arena, "yoloc " YOLOC_VERSION_TEXT ", %s, checked %d", compiler, k->o->checked != 0) : NULL;
 }
 
 static int tune(struct call *k, struct build *b, const struct cg_meta *meta, const struct caches *c, struct cg_opts *co)
@@ -254,7 +256,7 @@ static struct cg_artifact_key module_key(struct call *k, const struct yir_str *t
     int threads = k->o->tune_threads > 0 ? k->o->tune_threads : yolort_cpu_threads();
     if (!tune) return (struct cg_artifact_key){"module", text->text, text->len};
     yir_str_put(&key, text->text, text->len);
-    cg_key_text(&key, "tuned", yir_format(k->arena, "%d, threads %d, %s", tune, threads, cg_cpu_name(k->arena)));
+    cg_key_text(&key, "tuned", yir_format(k->arena, "%d, threads %d, %s, %s", tune, threads, cg_cpu_name(k->arena), cg_gpu_names(k->arena)));
     return (struct cg_artifact_key){"module", key.text, key.len};
 }
 

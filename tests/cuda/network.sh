@@ -44,7 +44,6 @@ refused() { # NUMBER OPTION...
 refused E402 --target cuda:sm_91
 refused E402 --target cuda:sm_90a,cuda:sm_90a
 refused E402 --target cuda:sm_90a --checked
-refused E402 --target cuda:sm_90a --tune fast
 refused E001 --target cuda:sm_90a,cuda:sm_80 --keep-kernels "$work/kept"
 YOLOC_LIBNVRTC=/nowhere/libnvrtc.so refused E407 --target cuda:sm_90a
 

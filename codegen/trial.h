@@ -1,0 +1,38 @@
+/* Variants of one network, loaded side by side and run on the same inputs, every kernel timed; in this process, or, for devices that
+ * a faulting kernel makes useless to its process, in a child. All variants have the same inputs and outputs. */
+#ifndef CG_TRIAL_H
+#define CG_TRIAL_H
+
+#include "codegen.h"
+
+enum { CG_MOST_TRIALS = 17, CG_TRIAL_ERROR = 256 };
+
+struct cg_trials;
+
+struct cg_trial {
+    double ms;             /* of the whole run, as the caller sees it */
+    double apart;          /* largest difference of an output's elements from those of variant 0, by the mean size of them */
+    const double *step_ms; /* [nstep], 0: the step did not run; until the next call */
+    uint32_t nstep;
+    char error[CG_TRIAL_ERROR]; /* of a call that failed */
+};
+
+/* threads: that CPU modules run on. apart: in a child, which must answer each call within patience_s or is killed. Everything is freed
+ * with the arena at the latest. */
+struct cg_trials *cg_trials_new(struct yir_arena *a, int threads, bool apart, double patience_s);
+void cg_trials_free(struct cg_trials *t); /* the variants; more may be loaded afterwards */
+
+/* Takes malloc's bytes, on failure too. Variant 0 comes first. -1 with out->error: it can't be loaded. */
+int cg_trials_load(struct cg_trials *t, int v, void *bytes, size_t size, struct cg_trial *out);
+
+/* Ways of giving the picture, of variant 0: 1 or 2. */
+int cg_trials_forms(const struct cg_trials *t);
+
+/* Runs variant v on one form of the picture, profiled. compare: out->apart is worked out; of variant 0 it is 0 and what the others
+ * are compared with. -1 with out->error: it failed, or its process did; the other variants can still be run. */
+int cg_trials_run(struct cg_trials *t, int v, int form, bool compare, struct cg_trial *out);
+
+/* What measures, for tuning records: the CPU, or the first GPU with its multiprocessors and driver; "no GPU" without one. */
+const char *cg_trials_device(struct yir_arena *a, bool gpu);
+
+#endif
