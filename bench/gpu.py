@@ -65,10 +65,10 @@ def device_info():
 
 
 class Runner:
-    """Something that runs the network on the current stream; `outputs` are device tensors."""
+    """Something that runs the network on the current stream; `outputs` are device tensors. kept: what a graph reads."""
 
-    def __init__(self, name, call, outputs, close=lambda: None):
-        self.name, self.call, self.outputs, self.close = name, call, outputs, close
+    def __init__(self, name, call, outputs, close=lambda: None, kept=None):
+        self.name, self.call, self.outputs, self.close, self.kept = name, call, outputs, close, kept
         self.runs, self.slices = 1, []
 
     def slice(self):
@@ -122,7 +122,7 @@ def peer(name, module, images):
         held = [module(images)]
         return Runner(name, lambda: held.__setitem__(0, module(images)), list(held[0])), took
     graph, result = graphed(lambda: module(images))
-    return Runner(name, graph.replay, list(result)), took
+    return Runner(name, graph.replay, list(result), kept=(module, images)), took
 
 
 class Convolutions(torch.nn.Module):
@@ -335,7 +335,7 @@ def measure(row, options, work, lib, void):
             if name == "cudnn-convs":
                 module = Convolutions(model.net, model.weights, dtype)
                 graph, _ = graphed(module)
-                convs = Runner(name, graph.replay, [])
+                convs = Runner(name, graph.replay, [], kept=module)
                 continue
             r, took = peer(name, model.torch(dtype), images)
             ms["torch-compile"] = took if took else ms["torch-compile"]
@@ -372,7 +372,7 @@ def parse(argv):
         return text.split(",") if text else []
 
     p.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="folder with yoloc and libyolort.so (default build)")
-    p.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/yoloc-bench-gpu"), help="folder for modules and exports")
+    p.add_argument("--work", type=pathlib.Path, help="folder for modules and exports (default BUILD/bench-gpu-work)")
     p.add_argument("--models", type=words, default=names, help=f"of {','.join(names)}")
     p.add_argument("--precision", default="fp16", choices=["fp32", "tf32", "fp16", "bf16"])
     p.add_argument("--tune", default="fast", choices=["off", "fast", "full"])
@@ -392,6 +392,7 @@ def parse(argv):
 
 def main():
     options = parse(sys.argv[1:])
+    options.work = options.work or options.build / "bench-gpu-work"
     options.work.mkdir(parents=True, exist_ok=True)
     if not options.target:
         major, minor = torch.cuda.get_device_capability()

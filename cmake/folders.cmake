@@ -9,6 +9,7 @@ set(RULES
     "ir/*|ir/"
     "passes/*|ir/ passes/"
     "codegen/tune*|ir/ codegen/ runtime/yolort.h"
+    "codegen/trial*|ir/ codegen/ runtime/yolort.h"
     "codegen/*|ir/ codegen/ runtime/module.h"
     "runtime/*|runtime/"
     "sign/*|sign/"
