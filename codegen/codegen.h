@@ -35,6 +35,8 @@ void cg_targets_list(struct yir_str *out);
 struct cg_kernel;
 struct cg_object_store;
 
+enum { CG_BLOCK = 128 }; /* threads of a block where a kernel does not say, each with a unit of its own */
+
 /* One legal way to make a kernel. */
 #define CG_KNOBS   6
 #define CG_GENERIC (-1)
@@ -67,11 +69,17 @@ struct cg_kernel {
     const char *label;    /* "model.2.cv1 conv2d+silu" */
     uint32_t first, last; /* ops of the function, last included */
     int64_t units;        /* per image */
+    struct cg_launch {    /* on GPUs; struct ym_kernel says what each is */
+        int32_t threads, per_block, shared, most_blocks;
+        int32_t resident; /* blocks that should fit on a multiprocessor at once (a hint to the compiler); 0: unsaid */
+    } launch;
+    const char *cuda;      /* own-body kernels: text of the function's body; NULL: drawn from the program */
+    const char *cuda_head; /* text before the function; NULL: none */
     int32_t grain;        /* units worth a thread's turn */
     int64_t scratch_bytes;
     int32_t line;
     double flops, bytes;  /* per image */
-    const char *text;     /* of the program, canonical */
+    const char *text;     /* of the program, canonical, and of the launch and the own body */
     size_t text_len;
     uint32_t same_as;     /* index of an earlier kernel with the same program, or its own */
 };
@@ -90,7 +98,9 @@ struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, con
 /* --- fast families (fast.def, fast_*.c) --------------------------------------------------------------------- */
 
 struct cg_fast {
-    const char *name, *knobs, *text; /* knobs: names, separated by spaces */
+    const char *name;
+    enum cg_backend backend; /* CG_CPU (the evaluator's as well) or CG_CUDA */
+    const char *knobs, *text; /* knobs: names, separated by spaces */
     /* Pure predicate on types, attributes and target; op range as in cg_kernel. */
     bool (*guard)(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t);
     /* Where the guard holds: the legal configurations (knobs and cycles; family is set by the caller), 1 to `most`. */

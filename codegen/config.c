@@ -35,10 +35,9 @@ size_t cg_configs(const struct yir_func *f, uint32_t first, uint32_t last, const
                   struct cg_config *out)
 {
     size_t n = 0;
-    bool generic = no_fast || t->backend == CG_CUDA; /* the families are made for the registers of CPUs */
-    for (size_t i = 0; i < cg_fast_count() && !generic; i++) {
+    for (size_t i = 0; i < cg_fast_count() && !no_fast; i++) {
         const struct cg_fast *fast = cg_fast_at(i);
-        if (!fast->guard(f, first, last, &t->kb)) continue;
+        if ((fast->backend == CG_CUDA) != (t->backend == CG_CUDA) || !fast->guard(f, first, last, &t->kb)) continue;
         size_t room = CG_MAX_CONFIGS - 1 - n, added = fast->list(f, first, last, &t->kb, out + n, room);
         YIR_ASSERT(added >= 1 && added <= room);
         for (size_t k = 0; k < added; k++) out[n + k].family = (int)i;

@@ -5,7 +5,7 @@
 #include "codegen.h"
 #include "site.h"
 
-#define FAST(name, knobs, text)                                                                                   \
+#define FAST(name, backend, knobs, text)                                                                                   \
     bool guard_##name(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t);         \
     size_t list_##name(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t,         \
                        struct cg_config *out, size_t most);                                                        \

@@ -119,6 +119,17 @@ kv kb_unit(struct kb *b)
     return record(b, (struct kb_node){.code = KB_UNIT, .type = KB_I, .lanes = 1});
 }
 
+kv kb_given(struct kb *b, enum kb_type type, int lanes, int number)
+{
+    YIR_ASSERT(type == KB_I ? lanes == 1 : type == KB_F);
+    return record(b, (struct kb_node){.code = KB_GIVEN, .type = (uint8_t)type, .lanes = (uint8_t)lanes, .c = 1, .imm.i = number});
+}
+
+kv kb_given_index(struct kb *b, int number, uint32_t multiple)
+{
+    return record(b, (struct kb_node){.code = KB_GIVEN, .type = KB_I, .lanes = 1, .c = multiple, .imm.i = number});
+}
+
 kv kb_lane(struct kb *b, kv x)
 {
     YIR_ASSERT(at(b, x)->type == KB_I && !at(b, x)->marked);
@@ -554,6 +565,24 @@ static int64_t extent(const struct yir_tdesc *d, const int64_t *stride)
     return last + 1;
 }
 
+/* log2 of the largest power of two up to 16 that divides the offset. */
+static int32_t alignment(uint64_t offset)
+{
+    int32_t n = 0;
+    while (n < 4 && !(offset >> n & 1)) n++;
+    return n;
+}
+
+/* Of element 0 on a GPU: buffers, inputs and outputs begin at multiples of 16. Elsewhere nothing is asked. */
+static int32_t align_of(const struct kb *b, yir_ref r)
+{
+    if (!b->target->sm) return 0;
+    if (yir_kind(r) != YIR_VAL) return alignment(0);
+    const struct yir_place *p = &b->f->place[yir_index(r)];
+    const struct yir_buf *buf = p->buf ? &b->f->buf[p->buf - 1] : NULL;
+    return alignment(p->offset + (buf && buf->kind == YIR_BUF_ARENA ? buf->offset : 0));
+}
+
 int kb_mem_value(struct kb *b, yir_ref r)
 {
     const struct yir_tdesc *d = yir_desc(b->f, r);
@@ -563,7 +592,7 @@ int kb_mem_value(struct kb *b, yir_ref r)
         stride = b->f->place[yir_index(r)].stride;
     else
         kb_input_strides(d, dense);
-    return add_mem(b, (struct kb_mem){.kind = KB_MEM_VALUE, .dtype = d->dtype, .ref = r, .elems = extent(d, stride)});
+    return add_mem(b, (struct kb_mem){.kind = KB_MEM_VALUE, .dtype = d->dtype, .ref = r, .align = align_of(b, r), .elems = extent(d, stride)});
 }
 
 int kb_mem_weight(struct kb *b, yir_ref r, enum kb_packing p, int32_t arg)
@@ -574,6 +603,7 @@ int kb_mem_weight(struct kb *b, yir_ref r, enum kb_packing p, int32_t arg)
                                       .ref = r,
                                       .packing = p,
                                       .pack_arg = arg,
+                                      .align = align_of(b, r),
                                       .elems = cg_packed_elems(d, p, arg)});
 }
 

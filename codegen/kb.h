@@ -63,6 +63,7 @@ struct kb_mem {
     yir_ref ref;
     enum kb_packing packing;
     int32_t pack_arg;
+    int32_t align; /* GPUs: log2 of what the address of element 0 is a multiple of, at most 4 */
     int64_t elems; /* extent in elements at the largest batch, from the value's element 0; for bounds checks */
     bool written;
 };
@@ -79,6 +80,10 @@ struct kb_target {
     bool native_math; /* draws EXP, LOG, ERF; otherwise the builder decomposes them */
     bool rcp14, scalef; /* has RCPE and SCALE on full vectors (AVX-512) */
     bool element_units; /* a unit of the generic way is one element: thousands of threads want to be busy */
+    int sm;           /* GPUs: 75, 80, ... 120; 0: a CPU */
+    bool sm_a;        /* GPUs: what only this one has may be used (sm_90a) */
+    int sms;          /* GPUs: multiprocessors to plan for */
+    bool tf32;        /* GPUs: tensor cores may round the operands of float products */
     bool mem_splat;   /* multiply-add takes a scalar from memory as a broadcast operand (AVX-512) */
 };
 
@@ -115,6 +120,10 @@ struct kb *kb_new(struct yir_arena *a, const struct yir_func *f, const struct kb
 kv kb_immf(struct kb *b, double v);
 kv kb_immi(struct kb *b, int64_t v);
 kv kb_unit(struct kb *b);
+/* Value number `number` of those that the text around the program defines (own-body kernels, codegen.h): `g<number>`, a float,
+ * float[lanes] or an integer, which is a multiple of `multiple`. */
+kv kb_given(struct kb *b, enum kb_type type, int lanes, int number);
+kv kb_given_index(struct kb *b, int number, uint32_t multiple);
 /* The index x + lane: only sums with unmarked values, kb_itof, and loads and stores where it has stride 1 or 0,
  * take it. */
 kv kb_lane(struct kb *b, kv x);

@@ -4,22 +4,31 @@
 #include <string.h>
 
 #include "kb_range.h"
-#include "runtime/module.h"
 
 struct draw {
     struct yir_str *out;
     const struct kb *b;
-    bool small; /* indexes are int */
-    int depth;  /* of indentation */
+    uint8_t *multiple; /* of each index node: log2 of a number that it is a multiple of */
+    bool small;        /* indexes are int */
+    int depth;         /* of indentation */
 };
 
 /* Types of memory, and functions from and to float; NULL: it is float. Rounding and saturation as yir_dtype_load and
- * yir_dtype_store do. The 16-bit floats are bits here: their types would need headers of the toolkit. */
+ * yir_dtype_store do. The 16-bit floats are bits here: their types would need headers of the toolkit. words: the same for the
+ * elements of 32 bits; NULL: there are no wide accesses. */
 static const struct element {
-    const char *type, *load, *store, *text;
+    const char *type, *load, *store, *text, *words;
 } elements[YIR_NDTYPE] = {
-    [YIR_F32] = {"float", NULL, NULL, NULL},
-    [YIR_F64] = {"double", "(float)", "(double)", NULL},
+    [YIR_F32] = {"float", NULL, NULL, NULL,
+                 "static __device__ __forceinline__ void unpack_f32(unsigned w, float *f)\n"
+                 "{\n"
+                 "    f[0] = __uint_as_float(w);\n"
+                 "}\n"
+                 "static __device__ __forceinline__ unsigned pack_f32(const float *f)\n"
+                 "{\n"
+                 "    return __float_as_uint(f[0]);\n"
+                 "}\n"},
+    [YIR_F64] = {"double", "(float)", "(double)", NULL, NULL},
     [YIR_F16] = {"unsigned short", "from_f16", "to_f16",
                  "static __device__ float from_f16(unsigned short v)\n"
                  "{\n"
@@ -32,6 +41,15 @@ static const struct element {
                  "    unsigned short v;\n"
                  "    asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(v) : \"f\"(f));\n"
                  "    return v;\n"
+                 "}\n",
+                 "static __device__ __forceinline__ void unpack_f16(unsigned w, float *f)\n"
+                 "{\n"
+                 "    f[0] = from_f16((unsigned short)w);\n"
+                 "    f[1] = from_f16((unsigned short)(w >> 16));\n"
+                 "}\n"
+                 "static __device__ __forceinline__ unsigned pack_f16(const float *f)\n"
+                 "{\n"
+                 "    return to_f16(f[0]) | (unsigned)to_f16(f[1]) << 16;\n"
                  "}\n"},
     [YIR_BF16] = {"unsigned short", "from_bf16", "to_bf16",
                   "static __device__ float from_bf16(unsigned short v)\n"
@@ -43,23 +61,43 @@ static const struct element {
                   "    const unsigned v = __float_as_uint(f);\n"
                   "    if (f != f) return (unsigned short)(v >> 16 | 0x40);\n"
                   "    return (unsigned short)((v + 0x7fff + (v >> 16 & 1)) >> 16);\n"
+                  "}\n",
+                  "static __device__ __forceinline__ void unpack_bf16(unsigned w, float *f)\n"
+                  "{\n"
+                  "    f[0] = __uint_as_float(w << 16);\n"
+                  "    f[1] = __uint_as_float(w & 0xffff0000u);\n"
+                  "}\n"
+                  "static __device__ __forceinline__ unsigned pack_bf16(const float *f)\n"
+                  "{\n"
+                  "    return to_bf16(f[0]) | (unsigned)to_bf16(f[1]) << 16;\n"
                   "}\n"},
     [YIR_U8] = {"unsigned char", "(float)", "to_u8",
                 "static __device__ unsigned char to_u8(float f)\n"
                 "{\n"
                 "    return (unsigned char)fminf(fmaxf(f, 0.0f), 255.0f);\n"
+                "}\n",
+                "static __device__ __forceinline__ void unpack_u8(unsigned w, float *f)\n"
+                "{\n"
+                "    f[0] = (float)(w & 255);\n"
+                "    f[1] = (float)(w >> 8 & 255);\n"
+                "    f[2] = (float)(w >> 16 & 255);\n"
+                "    f[3] = (float)(w >> 24);\n"
+                "}\n"
+                "static __device__ __forceinline__ unsigned pack_u8(const float *f)\n"
+                "{\n"
+                "    return to_u8(f[0]) | (unsigned)to_u8(f[1]) << 8 | (unsigned)to_u8(f[2]) << 16 | (unsigned)to_u8(f[3]) << 24;\n"
                 "}\n"},
     [YIR_I8] = {"signed char", "(float)", "to_i8",
                 "static __device__ signed char to_i8(float f)\n"
                 "{\n"
                 "    return f != f ? 0 : (signed char)fminf(fmaxf(f, -128.0f), 127.0f);\n"
-                "}\n"},
-    [YIR_I32] = {"int", "(float)", "__float2int_rz", NULL},
+                "}\n", NULL},
+    [YIR_I32] = {"int", "(float)", "__float2int_rz", NULL, NULL},
     [YIR_I64] = {"long long", "(float)", "to_i64",
                  "static __device__ long long to_i64(float f)\n"
                  "{\n"
                  "    return f != f ? 0 : __float2ll_rz(f);\n"
-                 "}\n"},
+                 "}\n", NULL},
     [YIR_BOOL] = {"unsigned char", "from_bool", "to_bool",
                   "static __device__ float from_bool(unsigned char v)\n"
                   "{\n"
@@ -68,7 +106,7 @@ static const struct element {
                   "static __device__ unsigned char to_bool(float f)\n"
                   "{\n"
                   "    return f != 0.0f;\n"
-                  "}\n"},
+                  "}\n", NULL},
 };
 
 /* How a node with a value is written: $a, $b, $c are its operands. */
@@ -139,20 +177,34 @@ static void put_int(struct yir_str *s, int64_t v)
     yir_str_fmt(s, v < 0 ? "(%lld%s)" : "%lld%s", (long long)v, wide);
 }
 
+/* Names: f12, b12, i12 are nodes, x12 variables, g3 what the text around defines. */
 static void put_value(const struct draw *w, uint32_t id)
 {
     const struct kb_node *n = &w->b->node[id];
     YIR_ASSERT(id && id < w->b->nnode);
-    if (n->code == KB_IMM_F)
-        put_float(w->out, n->imm.f);
-    else if (n->code == KB_IMM_I && n->type == KB_B)
-        yir_str_fmt(w->out, n->imm.i ? "true" : "false");
-    else if (n->code == KB_IMM_I)
-        put_int(w->out, n->imm.i);
-    else if (n->code == KB_UNIT)
-        yir_str_fmt(w->out, "unit");
-    else
-        yir_str_fmt(w->out, n->code == KB_VAR ? "x%u" : n->type == KB_F ? "f%u" : n->type == KB_B ? "b%u" : "i%u", (unsigned)id);
+    switch (n->code) {
+    case KB_IMM_F: put_float(w->out, n->imm.f); return;
+    case KB_IMM_I:
+        if (n->type == KB_B)
+            yir_str_fmt(w->out, n->imm.i ? "true" : "false");
+        else
+            put_int(w->out, n->imm.i);
+        return;
+    case KB_UNIT: yir_str_fmt(w->out, "unit"); return;
+    case KB_GIVEN: yir_str_fmt(w->out, "g%d", (int)n->imm.i); return;
+    case KB_LANE:
+    case KB_SPLAT: put_value(w, n->a); return;
+    case KB_VAR: yir_str_fmt(w->out, "x%u", (unsigned)id); return;
+    default: yir_str_fmt(w->out, n->type == KB_F ? "f%u" : n->type == KB_B ? "b%u" : "i%u", (unsigned)id); return;
+    }
+}
+
+/* One lane of it, number `l`. */
+static void put_lane(const struct draw *w, uint32_t id)
+{
+    const struct kb_node *n = &w->b->node[id];
+    put_value(w, id);
+    if (n->lanes > 1 && n->code != KB_SPLAT) yir_str_fmt(w->out, "[l]");
 }
 
 static void put_expression(const struct draw *w, const struct kb_node *n)
@@ -165,7 +217,7 @@ static void put_expression(const struct draw *w, const struct kb_node *n)
             continue;
         }
         p++;
-        put_value(w, *p == 'a' ? n->a : *p == 'b' ? n->b : n->c);
+        put_lane(w, *p == 'a' ? n->a : *p == 'b' ? n->b : n->c);
     }
 }
 
@@ -174,29 +226,107 @@ static void indent(const struct draw *w)
     yir_str_fmt(w->out, "%*s", 4 * w->depth, "");
 }
 
-static void put_access(const struct draw *w, const struct kb_node *n)
+/* --- memory ------------------------------------------------------------------------------------------------- */
+
+static const struct element *element_of(const struct draw *w, const struct kb_node *n)
+{
+    return &elements[w->b->mem[n->mem].dtype];
+}
+
+static void put_access(const struct draw *w, const struct kb_node *n, int lane)
 {
     yir_str_fmt(w->out, "m%d[", n->mem);
     put_value(w, n->a);
+    if (lane) yir_str_fmt(w->out, " + %d", lane);
     yir_str_put(w->out, "]", 1);
 }
 
-static void put_load(const struct draw *w, const struct kb_node *n)
+static void put_load(const struct draw *w, const struct kb_node *n, int lane)
 {
-    const struct element *e = &elements[w->b->mem[n->mem].dtype];
+    const struct element *e = element_of(w, n);
     if (e->load) yir_str_fmt(w->out, "%s(", e->load);
-    put_access(w, n);
+    put_access(w, n, lane);
     if (e->load) yir_str_put(w->out, ")", 1);
 }
 
-static void put_store(const struct draw *w, const struct kb_node *n)
+static void put_store(const struct draw *w, const struct kb_node *n, int lane)
 {
-    const struct element *e = &elements[w->b->mem[n->mem].dtype];
-    put_access(w, n);
+    const struct element *e = element_of(w, n);
+    bool wide = w->b->node[n->b].lanes > 1 && w->b->node[n->b].code != KB_SPLAT;
+    put_access(w, n, lane);
     yir_str_fmt(w->out, " = %s%s", e->store ? e->store : "", e->store ? "(" : "");
     put_value(w, n->b);
+    if (wide) yir_str_fmt(w->out, "[%d]", lane);
     yir_str_fmt(w->out, "%s;\n", e->store ? ")" : "");
 }
+
+/* Bytes of the widest access that takes the lanes from `lane` on: 16, 8, 4, or 0 for one element. */
+static int access_bytes(const struct draw *w, const struct kb_node *n, int lane)
+{
+    const struct kb_mem *m = &w->b->mem[n->mem];
+    int size = (int)yir_dtype_size(m->dtype), log = 0, left = ((int)n->imm.i - lane) * size;
+    if (!elements[m->dtype].words || n->lanes == 1 || (n->code == KB_STORE && w->b->node[n->b].code == KB_SPLAT)) return 0;
+    while (1 << log < size) log++;
+    int aligned = w->multiple[n->a] + log < m->align ? w->multiple[n->a] + log : m->align;
+    for (int bytes = 16; bytes >= 4; bytes /= 2)
+        if (bytes <= left && bytes <= 1 << aligned && lane * size % bytes == 0) return bytes;
+    return 0;
+}
+
+static int access_lanes(const struct draw *w, const struct kb_node *n, int bytes)
+{
+    return bytes ? bytes / (int)yir_dtype_size(w->b->mem[n->mem].dtype) : 1;
+}
+
+static void put_wide_load(const struct draw *w, const struct kb_node *n, uint32_t id, int lane, int bytes)
+{
+    yir_str_fmt(w->out, "load%d_%s(f%u + %d, m%d + ", bytes, yir_dtype_name(w->b->mem[n->mem].dtype), (unsigned)id, lane, n->mem);
+    put_value(w, n->a);
+    yir_str_fmt(w->out, " + %d);\n", lane);
+}
+
+static void put_wide_store(const struct draw *w, const struct kb_node *n, int lane, int bytes)
+{
+    yir_str_fmt(w->out, "store%d_%s(m%d + ", bytes, yir_dtype_name(w->b->mem[n->mem].dtype), n->mem);
+    put_value(w, n->a);
+    yir_str_fmt(w->out, " + %d, ", lane);
+    put_value(w, n->b);
+    yir_str_fmt(w->out, " + %d);\n", lane);
+}
+
+/* Lanes behind the valid ones are 0. */
+static void put_loads(const struct draw *w, const struct kb_node *n, uint32_t id)
+{
+    yir_str_fmt(w->out, "float f%u[%d];\n", (unsigned)id, n->lanes);
+    for (int lane = 0, bytes; lane < n->lanes; lane += access_lanes(w, n, bytes)) {
+        bytes = lane < n->imm.i ? access_bytes(w, n, lane) : 0;
+        indent(w);
+        if (bytes) {
+            put_wide_load(w, n, id, lane, bytes);
+            continue;
+        }
+        yir_str_fmt(w->out, "f%u[%d] = ", (unsigned)id, lane);
+        if (lane < n->imm.i)
+            put_load(w, n, lane);
+        else
+            yir_str_fmt(w->out, "0.0f");
+        yir_str_fmt(w->out, ";\n");
+    }
+}
+
+static void put_stores(const struct draw *w, const struct kb_node *n)
+{
+    for (int lane = 0, bytes; lane < n->imm.i; lane += access_lanes(w, n, bytes)) {
+        bytes = access_bytes(w, n, lane);
+        if (lane) indent(w);
+        if (bytes)
+            put_wide_store(w, n, lane, bytes);
+        else
+            put_store(w, n, lane);
+    }
+}
+
+/* --- nodes -------------------------------------------------------------------------------------------------- */
 
 static void put_loop(struct draw *w, uint32_t id)
 {
@@ -211,49 +341,191 @@ static void put_loop(struct draw *w, uint32_t id)
     w->depth++;
 }
 
+/* "to = from;", in each lane */
 static void put_assign(const struct draw *w, uint32_t to, uint32_t from)
 {
-    put_value(w, to);
+    int lanes = w->b->node[to].lanes;
+    if (lanes > 1) yir_str_fmt(w->out, "for (int l = 0; l < %d; l++) ", lanes);
+    put_lane(w, to);
     yir_str_fmt(w->out, " = ");
-    put_value(w, from);
+    put_lane(w, from);
     yir_str_fmt(w->out, ";\n");
 }
 
-/* const float f12 = ...; */
-static void put_definition(const struct draw *w, uint32_t id)
+static void put_unroll(const struct draw *w)
+{
+    yir_str_fmt(w->out, "#pragma unroll\n");
+    indent(w);
+}
+
+static void put_variable(const struct draw *w, uint32_t id)
 {
     const struct kb_node *n = &w->b->node[id];
-    yir_str_fmt(w->out, "const %s ", value_type(w, n));
-    put_value(w, id);
-    yir_str_fmt(w->out, " = ");
+    yir_str_fmt(w->out, "%s ", value_type(w, n));
+    if (n->lanes > 1) {
+        yir_str_fmt(w->out, "x%u[%d];\n", (unsigned)id, n->lanes);
+        put_unroll(w);
+    }
+    put_assign(w, id, n->a);
+}
+
+static void put_set(const struct draw *w, const struct kb_node *n)
+{
+    if (w->b->node[n->a].lanes > 1) put_unroll(w);
+    put_assign(w, n->a, n->b);
+}
+
+static void put_scalar(const struct draw *w, const struct kb_node *n)
+{
     if (n->code == KB_LOAD)
-        put_load(w, n);
+        put_load(w, n, 0);
     else if (n->code == KB_FTOI) {
         yir_str_fmt(w->out, w->small ? "__float2int_rz(" : "__float2ll_rz(");
         put_value(w, n->a);
         yir_str_put(w->out, ")", 1);
     } else
         put_expression(w, n);
+}
+
+/* const float f12 = ...; or an array, lane by lane */
+static void put_definition(const struct draw *w, uint32_t id)
+{
+    const struct kb_node *n = &w->b->node[id];
+    if (n->lanes <= 1) {
+        yir_str_fmt(w->out, "const %s ", value_type(w, n));
+        put_value(w, id);
+        yir_str_fmt(w->out, " = ");
+        put_scalar(w, n);
+        yir_str_fmt(w->out, ";\n");
+        return;
+    }
+    if (n->code == KB_LOAD) {
+        put_loads(w, n, id);
+        return;
+    }
+    yir_str_fmt(w->out, "%s ", value_type(w, n));
+    put_value(w, id);
+    yir_str_fmt(w->out, "[%d];\n", n->lanes);
+    put_unroll(w);
+    yir_str_fmt(w->out, "for (int l = 0; l < %d; l++) ", n->lanes);
+    put_lane(w, id);
+    yir_str_fmt(w->out, " = ");
+    if (n->code == KB_ITOF) {
+        yir_str_fmt(w->out, "(float)(");
+        put_value(w, n->a);
+        yir_str_fmt(w->out, " + l)");
+    } else
+        put_expression(w, n);
     yir_str_fmt(w->out, ";\n");
+}
+
+/* Drawn where they are used, or not at all. */
+static bool is_silent(enum kb_code code)
+{
+    return code == KB_IMM_F || code == KB_IMM_I || code == KB_UNIT || code == KB_AHEAD || code == KB_GIVEN || code == KB_LANE ||
+           code == KB_SPLAT;
 }
 
 static void put_node(struct draw *w, uint32_t id)
 {
     const struct kb_node *n = &w->b->node[id];
-    YIR_ASSERT(n->lanes <= 1);
-    if (n->code == KB_IMM_F || n->code == KB_IMM_I || n->code == KB_UNIT || n->code == KB_AHEAD) return;
+    if (is_silent((enum kb_code)n->code)) return;
     if (n->code == KB_END) w->depth--;
     indent(w);
     switch (n->code) {
     case KB_END: yir_str_fmt(w->out, "}\n"); return;
     case KB_LOOP: put_loop(w, id); return;
-    case KB_STORE: put_store(w, n); return;
-    case KB_SET: put_assign(w, n->a, n->b); return;
-    case KB_VAR:
-        yir_str_fmt(w->out, "%s ", value_type(w, n));
-        put_assign(w, id, n->a);
-        return;
+    case KB_STORE: put_stores(w, n); return;
+    case KB_SET: put_set(w, n); return;
+    case KB_VAR: put_variable(w, id); return;
     default: put_definition(w, id); return;
+    }
+}
+
+/* --- what indexes are multiples of ----------------------------------------------------------------------------- */
+
+enum { MOST_MULTIPLE = 16 }; /* log2 */
+
+static int trailing_zeros(int64_t v)
+{
+    int n = 0;
+    while (n < MOST_MULTIPLE && !((uint64_t)v >> n & 1)) n++;
+    return n;
+}
+
+static int smaller(int x, int y)
+{
+    return x < y ? x : y;
+}
+
+static int multiple_of(const struct kb *b, const uint8_t *log, const struct kb_node *n)
+{
+    const struct kb_node *y = &b->node[n->b];
+    switch (n->code) {
+    case KB_IMM_I: return trailing_zeros(n->imm.i);
+    case KB_GIVEN: return trailing_zeros(n->c);
+    case KB_LANE: return log[n->a];
+    case KB_IADD:
+    case KB_ISUB:
+    case KB_IMIN:
+    case KB_IMAX:
+    case KB_IREM: return smaller(log[n->a], log[n->b]);
+    case KB_IMUL: return smaller(log[n->a] + log[n->b], MOST_MULTIPLE);
+    case KB_SELECT: return smaller(log[n->b], log[n->c]);
+    case KB_LOOP: return smaller(log[n->a], trailing_zeros(n->imm.i));
+    case KB_IDIV:
+        if (y->code != KB_IMM_I || (y->imm.i & (y->imm.i - 1)) || log[n->a] < log[n->b]) return 0;
+        return log[n->a] - log[n->b];
+    default: return 0;
+    }
+}
+
+static void find_multiples(struct draw *w)
+{
+    const struct kb *b = w->b;
+    w->multiple = yir_alloc_n(w->out->arena, b->nnode, sizeof *w->multiple);
+    for (uint32_t i = 1; i < b->nnode; i++)
+        if (b->node[i].type == KB_I) w->multiple[i] = (uint8_t)multiple_of(b, w->multiple, &b->node[i]);
+}
+
+/* --- the function --------------------------------------------------------------------------------------------- */
+
+static void put_access_function(struct yir_str *out, enum yir_dtype t, int bytes, bool store)
+{
+    static const char *const type[] = {"unsigned", "uint2", "uint4"}, *const part[] = {"x", "y", "z", "w"};
+    const char *name = yir_dtype_name(t), *word = type[bytes / 8];
+    int each = 4 / (int)yir_dtype_size(t);
+    yir_str_fmt(out, "static __device__ __forceinline__ void %s%d_%s(%s)\n{\n", store ? "store" : "load", bytes, name,
+                store ? "void *m, const float *f" : "float *f, const void *m");
+    yir_str_fmt(out, store ? "    %s v;\n" : "    const %s v = *(const %s *)m;\n", word, word);
+    for (int i = 0; i < bytes / 4; i++) {
+        const char *dot = bytes > 4 ? "." : "", *of = bytes > 4 ? part[i] : "";
+        if (store)
+            yir_str_fmt(out, "    v%s%s = pack_%s(f + %d);\n", dot, of, name, i * each);
+        else
+            yir_str_fmt(out, "    unpack_%s(v%s%s, f + %d);\n", name, dot, of, i * each);
+    }
+    if (store) yir_str_fmt(out, "    *(%s *)m = v;\n", word);
+    yir_str_fmt(out, "}\n");
+}
+
+/* Functions of the wide accesses that the kernel makes, each once. */
+static void put_access_functions(const struct draw *w)
+{
+    bool done[YIR_NDTYPE][2][5] = {{{false}}}, words[YIR_NDTYPE] = {false};
+    for (uint32_t i = 1; i < w->b->nnode; i++) {
+        const struct kb_node *n = &w->b->node[i];
+        if (n->code != KB_LOAD && n->code != KB_STORE) continue;
+        enum yir_dtype t = w->b->mem[n->mem].dtype;
+        for (int lane = 0, bytes; lane < n->imm.i; lane += access_lanes(w, n, bytes)) {
+            bytes = access_bytes(w, n, lane);
+            bool *known = &done[t][n->code == KB_STORE][bytes / 4];
+            if (!bytes || *known) continue;
+            *known = true;
+            if (!words[t]) yir_str_fmt(w->out, "%s", elements[t].words);
+            words[t] = true;
+            put_access_function(w->out, t, bytes, n->code == KB_STORE);
+        }
     }
 }
 
@@ -268,31 +540,81 @@ static void put_conversions(const struct draw *w)
     }
 }
 
-static void put_head(const struct draw *w, const char *symbol)
+static void put_head(const struct draw *w, const struct cg_kernel *k)
 {
     const struct kb *b = w->b;
-    yir_str_fmt(w->out, "extern \"C\" __global__ void __launch_bounds__(%d) %s(\n    ", YM_CUDA_BLOCK, symbol);
+    const struct cg_launch *l = &k->launch;
+    yir_str_fmt(w->out, "extern \"C\" __global__ void __launch_bounds__(%d", l->threads);
+    if (l->resident) yir_str_fmt(w->out, ", %d", l->resident);
+    yir_str_fmt(w->out, ") %s(\n    ", k->symbol);
     for (int i = 0; i < b->nmem; i++) {
         YIR_ASSERT(b->mem[i].kind != KB_MEM_SCRATCH); /* only fast families of CPUs ask for it */
         yir_str_fmt(w->out, "%s%s *__restrict__ m%d, ", b->mem[i].written ? "" : "const ", elements[b->mem[i].dtype].type, i);
     }
     yir_str_fmt(w->out, "long long total)\n{\n");
+}
+
+static void put_unit(const struct draw *w, const struct cg_launch *l)
+{
+    YIR_ASSERT(l->per_block == l->threads && !l->most_blocks);
     if (w->small)
-        yir_str_fmt(w->out, "    const int unit = (int)(blockIdx.x * %du + threadIdx.x);\n", YM_CUDA_BLOCK);
+        yir_str_fmt(w->out, "    const int unit = (int)(blockIdx.x * %du + threadIdx.x);\n", l->threads);
     else
-        yir_str_fmt(w->out, "    const long long unit = (long long)blockIdx.x * %d + threadIdx.x;\n", YM_CUDA_BLOCK);
+        yir_str_fmt(w->out, "    const long long unit = (long long)blockIdx.x * %d + threadIdx.x;\n", l->threads);
     yir_str_fmt(w->out, "    if (unit >= total) return;\n");
+}
+
+/* Whether 32 bits hold the address of each element and what leads to it. */
+static bool small_memories(const struct kb *b)
+{
+    for (int i = 0; i < b->nmem; i++)
+        if (b->mem[i].elems > INT32_MAX / 2) return false;
+    return true;
+}
+
+static struct draw drawing(struct yir_str *out, const struct kb *b, int depth)
+{
+    struct draw w = {.out = out, .b = b, .depth = depth, .small = small_memories(b)};
+    find_multiples(&w);
+    return w;
+}
+
+void kb_cuda_part(struct yir_str *out, const struct kb *b, uint32_t from, uint32_t end, int depth)
+{
+    struct draw w = drawing(out, b, depth);
+    YIR_ASSERT(from && end <= b->nnode);
+    for (uint32_t i = from; i < end; i++) put_node(&w, i);
+}
+
+void kb_cuda_nodes(struct yir_str *out, const struct kb *b, int depth)
+{
+    kb_cuda_part(out, b, 1, b->nnode, depth);
+}
+
+void kb_cuda_wait(struct yir_str *out, const struct kb_target *t, int depth)
+{
+    (void)out;
+    (void)t;
+    (void)depth;
 }
 
 void kb_cuda_text(struct yir_str *out, const struct cg_kernel *k, int64_t batch)
 {
     const struct kb *b = k->prog;
     int64_t total;
-    struct draw w = {.out = out, .b = b, .depth = 1};
-    bool fits = !__builtin_mul_overflow(k->units, batch, &total) && total <= INT32_MAX - YM_CUDA_BLOCK;
-    w.small = fits && kb_range_small(out->arena, b, total);
+    struct draw w = drawing(out, b, 1);
+    bool fits = !__builtin_mul_overflow(k->units, batch, &total) && total <= INT32_MAX - k->launch.threads;
+    if (!k->cuda) w.small = fits && kb_range_small(out->arena, b, total);
     put_conversions(&w);
-    put_head(&w, k->symbol);
+    put_access_functions(&w);
+    if (k->cuda_head) yir_str_fmt(out, "%s", k->cuda_head);
+    put_head(&w, k);
+    if (k->cuda) {
+        yir_str_fmt(out, "%s}\n", k->cuda);
+        return;
+    }
+    put_unit(&w, &k->launch);
+    kb_cuda_wait(out, b->target, 1);
     for (uint32_t i = 1; i < b->nnode; i++) put_node(&w, i);
     yir_str_fmt(out, "}\n");
 }

@@ -20,6 +20,7 @@ static void print_mem(struct yir_str *out, const struct kb *b, int i)
     const struct kb_mem *m = &b->mem[i];
     yir_str_fmt(out, "mem %d %s %s[%lld]", i, kind[m->kind], yir_dtype_name(m->dtype), (long long)m->elems);
     if (m->kind == KB_MEM_WEIGHT) yir_str_fmt(out, " %s=%d", packing_name[m->packing], m->pack_arg);
+    if (m->align) yir_str_fmt(out, " align=%d", 1 << m->align);
     yir_str_fmt(out, "%s\n", m->written ? " written" : "");
 }
 
@@ -34,6 +35,7 @@ static void print_node(struct yir_str *out, const struct kb *b, uint32_t id, int
     const uint32_t operand[] = {n->a, n->b, n->c};
     for (int k = 0; k < code_in[n->code]; k++) yir_str_fmt(out, " v%u", operand[k]);
     if (n->code == KB_IMM_F) yir_str_fmt(out, " %.17g", n->imm.f);
+    if (n->code == KB_GIVEN) yir_str_fmt(out, " %lld multiple %u", (long long)n->imm.i, n->c);
     if (n->code == KB_IMM_I) yir_str_fmt(out, " %lld", (long long)n->imm.i);
     if (n->code == KB_LOOP) yir_str_fmt(out, " step %lld", (long long)n->imm.i);
     if (n->lanes > 1 && n->imm.i && n->imm.i != n->lanes && (n->code == KB_LOAD || n->code == KB_STORE))

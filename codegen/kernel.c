@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const struct cg_fast fast_table[] = {
-#define FAST(name, knobs, text) {#name, knobs, text, guard_##name, list_##name, emit_fast_##name},
+#define FAST(name, backend, knobs, text) {#name, backend, knobs, text, guard_##name, list_##name, emit_fast_##name},
 #include "fast.def"
 #undef FAST
 };
@@ -98,10 +98,21 @@ static void put_ops(struct yir_str *s, const struct yir_func *f, const struct cg
     }
 }
 
+/* What a GPU's kernel is beside its program. */
+static void put_launch(struct yir_str *s, const struct cg_kernel *k)
+{
+    const struct cg_launch *l = &k->launch;
+    if (!l->threads) return;
+    yir_str_fmt(s, "launch %d %d %d %d %d\n", l->threads, l->per_block, l->shared, l->most_blocks, l->resident);
+    if (k->cuda_head) yir_str_fmt(s, "%s", k->cuda_head);
+    if (k->cuda) yir_str_fmt(s, "%s", k->cuda);
+}
+
 static void set_names(struct yir_arena *a, const struct yir_func *f, struct cg_kernel *k)
 {
     struct yir_str text = {.arena = a}, name = {.arena = a}, label = {.arena = a};
     kb_print(&text, k->prog);
+    put_launch(&text, k);
     k->text = text.text;
     k->text_len = text.len;
     put_ops(&name, f, k, '_');
@@ -221,6 +232,7 @@ struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, con
         find_ops(f, i + 1, k);
         struct kb *b = kb_new(a, f, &t->kb, i + 1);
         k->prog = b;
+        if (t->backend == CG_CUDA) k->launch = (struct cg_launch){.threads = CG_BLOCK, .per_block = CG_BLOCK};
         record(b, k, t, o);
         kb_check(b);
         k->units = b->units;

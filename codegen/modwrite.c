@@ -256,7 +256,7 @@ static struct ym_arg arg_of(struct writer *w, const struct kb_mem *mem)
 static struct ym_param param_of(const struct yir_func *f, const struct kb_mem *mem)
 {
     uint64_t size = yir_dtype_size(mem->dtype), all = (uint64_t)mem->elems * size;
-    struct ym_param out = {.first = all, .dtype = (uint8_t)mem->dtype, .written = mem->written};
+    struct ym_param out = {.first = all, .dtype = (uint8_t)mem->dtype, .written = mem->written, .align = (uint8_t)mem->align};
     if (mem->kind == KB_MEM_WEIGHT) return out;
     const struct yir_tdesc *d = yir_desc(f, mem->ref);
     int64_t stride[YIR_MAX_RANK];
@@ -312,7 +312,11 @@ static int write_kernels(struct writer *w)
                                 .nparam = n,
                                 .offset = w->v->code->entry[i],
                                 .units = k->units,
-                                .scratch = (uint64_t)k->scratch_bytes};
+                                .scratch = (uint64_t)k->scratch_bytes,
+                                .threads = (uint32_t)k->launch.threads,
+                                .per_block = (uint32_t)k->launch.per_block,
+                                .shared = (uint32_t)k->launch.shared,
+                                .most_blocks = (uint32_t)k->launch.most_blocks};
         put(w, kernels, &out, sizeof out);
         for (uint32_t m = 0; m < n; m++) put(w, params, &row[m], sizeof *row);
         nparam += n;

@@ -57,10 +57,20 @@ static const struct level {
  * no sm_70 any more. */
 static const struct gpu {
     const char *name, *what;
+    int sm, sms; /* sms: of the largest that is sold */
+    bool own;    /* may use what only it has */
 } gpus[] = {
-    {"sm_75", "Turing"},       {"sm_80", "Ampere, A100"},   {"sm_86", "Ampere"},           {"sm_87", "Ampere, Orin"},
-    {"sm_89", "Ada"},          {"sm_90a", "Hopper"},        {"sm_100", "Blackwell, B200"}, {"sm_120", "Blackwell"},
-    {"sm_70", "Volta"},
+    /* clang-format off */
+    {"sm_75", "Turing", 75, 72, false},
+    {"sm_80", "Ampere, A100", 80, 108, false},
+    {"sm_86", "Ampere", 86, 84, false},
+    {"sm_87", "Ampere, Orin", 87, 16, false},
+    {"sm_89", "Ada", 89, 128, false},
+    {"sm_90a", "Hopper", 90, 132, true},
+    {"sm_100", "Blackwell, B200", 100, 148, false},
+    {"sm_120", "Blackwell", 120, 170, false},
+    {"sm_70", "Volta", 70, 80, false},
+    /* clang-format on */
 };
 
 /* Everything a user may write, for "did you mean". */
@@ -223,7 +233,15 @@ static int find_cuda(struct yir_arena *a, struct yir_diags *d, const char *text,
         if (strcmp(gpus[i].name, name)) continue;
         text = yir_strdup(a, text);
         *out = (struct cg_target){
-            .kb = {.name = text, .lanes = 1, .vregs = 128, .has_fma = true, .native_math = true, .element_units = true},
+            .kb = {.name = text,
+                   .lanes = 8,
+                   .vregs = 128,
+                   .has_fma = true,
+                   .native_math = true,
+                   .element_units = true,
+                   .sm = gpus[i].sm,
+                   .sm_a = gpus[i].own,
+                   .sms = gpus[i].sms},
             .backend = CG_CUDA,
             .text = text,
             .features = "",

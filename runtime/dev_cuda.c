@@ -17,12 +17,15 @@ enum {
     MEMORY_TYPE = 2,          /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
     DEVICE_ORDINAL = 9,       /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
     EVENT_WITHOUT_TIMING = 2, /* CU_EVENT_DISABLE_TIMING */
+    MULTIPROCESSORS = 16,     /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
+    DYNAMIC_SHARED = 8,       /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+    SHARED_UNASKED = 48 << 10, /* bytes that any kernel may have */
 };
 
 /* A loaded program on one device; contexts there share it. */
 struct placed {
     struct placed *next;
-    int ordinal, device;
+    int ordinal, device, multiprocessors;
     int sessions;    /* contexts that use it; under the program's lock */
     atomic_int lost; /* error after which the driver's context does nothing more; 0: none */
     void *context;   /* NULL: not retained */
@@ -133,6 +136,8 @@ static yolort_status load_kernels(const struct program *p, struct placed *at, co
         RT_TRY(check(p, at, p->api.module_load(&at->module[i], code), name, e));
         at->nmodule = i + 1;
         RT_TRY(check(p, at, p->api.module_function(&at->function[i], at->module[i], name), name, e));
+        if (t->kernel[i].shared <= SHARED_UNASKED) continue;
+        RT_TRY(check(p, at, p->api.function_set(at->function[i], DYNAMIC_SHARED, (int)t->kernel[i].shared), name, e));
     }
     return YOLORT_OK;
 }
@@ -168,6 +173,7 @@ static yolort_status fill_placed(const struct program *p, struct placed *at, con
     if (!rt_cuda_arch_fits(t->strings + t->target->arch, capability))
         return rt_fail(e, YOLORT_INCOMPATIBLE, "device %d has compute capability %d.%d, the code is for %s", at->ordinal,
                        capability / 10, capability % 10, t->strings + t->target->arch);
+    RT_TRY(check(p, NULL, p->api.device_attribute(&at->multiprocessors, MULTIPROCESSORS, at->device), "device", e));
     at->module = calloc((size_t)t->nkernel + 1, sizeof *at->module);
     at->function = calloc((size_t)t->nkernel + 1, sizeof *at->function);
     if (!at->module || !at->function) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
@@ -387,16 +393,24 @@ static yolort_status cuda_wait(void *session, const struct rt_error *e)
     return r;
 }
 
+static int64_t count_blocks(const struct ym_kernel *k, int64_t total, int multiprocessors)
+{
+    int64_t blocks = (total - 1) / k->per_block + 1, most = (int64_t)k->most_blocks * multiprocessors;
+    return most && blocks > most ? most : blocks;
+}
+
 static yolort_status cuda_launch(const struct rt_launch *l, int32_t *stray, const struct rt_error *e)
 {
     struct session *s = l->session;
-    int64_t total = l->total, blocks = (total - 1) / YM_CUDA_BLOCK + 1;
+    const struct ym_kernel *k = &s->p->t->kernel[l->kernel];
+    int64_t total = l->total, blocks = count_blocks(k, total, s->at->multiprocessors);
     void *parameter[YM_MAX_ARGS + 1];
     *stray = 0;
     if (blocks > INT_MAX) return rt_fail(e, YOLORT_LIMIT, "%s: too many units for a GPU", l->name);
     for (uint32_t i = 0; i < l->narg; i++) parameter[i] = (void *)(uintptr_t)&l->arg[i];
     parameter[l->narg] = &total;
-    int error = s->p->api.launch(s->at->function[l->kernel], (unsigned)blocks, 1, 1, YM_CUDA_BLOCK, 1, 1, 0, s->stream, parameter, NULL);
+    int error = s->p->api.launch(s->at->function[l->kernel], (unsigned)blocks, 1, 1, k->threads, 1, 1, k->shared, s->stream,
+                                   parameter, NULL);
     return check(s->p, s->at, error, l->name, e);
 }
 

@@ -170,6 +170,8 @@ static yolort_status bind(yolort_context *c, size_t io, void *data, size_t bytes
     RT_CHECK(&e, ARG, BIND_ALIGN, (uintptr_t)data % align == 0, "bind: %s: address is no multiple of %zu",
              d->name, align);
     int on_device = data && c->session ? c->m->dev->own->owns(c->session, data) : 0;
+    RT_CHECK(&e, ARG, BIND_ALIGN_DEVICE, on_device < 1 || (uintptr_t)data % (1u << YM_MOST_ALIGN) == 0,
+             "bind: %s: device address is no multiple of %u", d->name, 1u << YM_MOST_ALIGN);
     RT_CHECK(&e, ARG, BIND_DEVICE, on_device >= 0, "bind: %s: memory of another device", d->name);
     for (size_t i = 0; data && rt_is_picture(c->m, io) && i < c->m->t.nio; i++)
         if (rt_is_picture(c->m, i)) c->bound.io[i] = (struct rt_binding){NULL, 0, 0};

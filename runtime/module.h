@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define YM_MAGIC "YOLOCMOD"
-#define YM_FORMAT 3u
+#define YM_FORMAT 4u
 #define YM_BYTE_ORDER 0x01020304u
 #define YM_ALIGN 64u
 #define YM_MAX_RANK 6
@@ -33,6 +33,10 @@
 #define YM_MAX_BATCH 65536
 #define YM_MAX_IO 128                 /* bits of the step masks below */
 #define YM_MAX_ARGS 64
+#define YM_WARP 32
+#define YM_MAX_THREADS 1024
+#define YM_MAX_SHARED (227 << 10)      /* of one block, on the GPUs that have most */
+#define YM_MOST_ALIGN 4               /* 16 bytes: what one access of a GPU's thread reads or writes at most */
 
 struct ym_header {
     char magic[8];
@@ -118,13 +122,18 @@ struct ym_kernel {
     uint64_t offset;         /* entry in CODE, a multiple of 64 */
     int64_t units;           /* per image, >= 1 */
     uint64_t scratch;        /* bytes of scratch it uses, <= scratch_size */
+    uint32_t threads;        /* of a block, whole warps, <= YM_MAX_THREADS; this and the following are 0 on CPUs */
+    uint32_t per_block;      /* units that a block does, >= 1 */
+    uint32_t shared;         /* bytes of dynamic shared memory, <= YM_MAX_SHARED */
+    uint32_t most_blocks;    /* for each multiprocessor; blocks then loop over what is theirs; 0: as many as it takes */
 };
 
 /* With n images the code touches no bytes of the argument but the first `first + (n - 1) * each`. */
 struct ym_param {
     uint64_t first, each;
     uint8_t dtype, written;  /* element type (addresses are multiples of its size); 1: the code may write there */
-    uint8_t pad[6];
+    uint8_t align;           /* log2 of what the address is a multiple of, where that is more than the size; <= YM_MOST_ALIGN */
+    uint8_t pad[5];
 };
 
 /*
@@ -189,9 +198,8 @@ struct ym_cpu_call {
 };
 
 /* A CUDA kernel is a function of the kernel's name, alone in the cubin at its offset. Its parameters are the addresses of the
- * step's arguments, then the number of units of all images, 64 bits wide. It runs in a row of blocks of this many threads, as
- * many as it takes; thread t of block b does unit b * YM_CUDA_BLOCK + t. Its scratch is 0. */
-enum { YM_CUDA_BLOCK = 128 };
+ * step's arguments, then the number of units of all images, 64 bits wide. It runs in a row of blocks, as many as it takes for
+ * each to do per_block units: block b those from b * per_block on. Its scratch is 0. */
 
 /* 0, or in checked code 1 + the number of the argument that an access would have left. */
 typedef int32_t (*ym_cpu_fn)(const struct ym_cpu_call *call);

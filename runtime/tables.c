@@ -260,12 +260,22 @@ static yolort_status check_io(struct rt_tables *t, const struct rt_error *e)
     return YOLORT_OK;
 }
 
-static yolort_status check_param(const struct ym_param *p, uint32_t kernel, uint32_t i, const struct rt_error *e)
+/* How blocks are launched: nothing on CPUs. */
+static int is_launch(const struct rt_tables *t, const struct ym_kernel *k)
 {
+    if (t->target->kind != YM_CUDA) return !k->threads && !k->per_block && !k->shared && !k->most_blocks;
+    return k->threads && k->threads % YM_WARP == 0 && k->threads <= YM_MAX_THREADS && k->per_block && k->shared <= YM_MAX_SHARED;
+}
+
+static yolort_status check_param(const struct rt_tables *t, uint32_t row, uint32_t kernel, uint32_t i, const struct rt_error *e)
+{
+    const struct ym_param *p = &t->param[row];
     static const uint8_t zero[sizeof p->pad];
     RT_CHECK(e, FORMAT, MOD_PARAM_TYPE, rt_dtype_size(p->dtype), "KERNEL %u: parameter %u: type %u", kernel, i, p->dtype);
     RT_CHECK(e, FORMAT, MOD_PARAM_FLAGS, p->written <= 1 && !memcmp(p->pad, zero, sizeof zero),
              "KERNEL %u: parameter %u: bad flags", kernel, i);
+    RT_CHECK(e, FORMAT, MOD_PARAM_ALIGN, p->align <= (t->target->kind == YM_CUDA ? YM_MOST_ALIGN : 0),
+             "KERNEL %u: parameter %u: multiples of 2^%u", kernel, i, p->align);
     return YOLORT_OK;
 }
 
@@ -281,11 +291,13 @@ static yolort_status check_kernel(const struct rt_tables *t, uint32_t i, uint32_
     RT_CHECK(e, FORMAT, MOD_KERNEL_UNITS, within(k->units, 1, MAX_UNITS), "KERNEL %u: %" PRId64 " units", i, k->units);
     RT_CHECK(e, FORMAT, MOD_KERNEL_SCRATCH, k->scratch <= t->target->scratch_size,
              "KERNEL %u: %" PRIu64 " bytes of scratch", i, k->scratch);
+    RT_CHECK(e, FORMAT, MOD_KERNEL_LAUNCH, is_launch(t, k), "KERNEL %u: blocks of %u threads, %u units, %u bytes", i, k->threads,
+             k->per_block, k->shared);
     RT_CHECK(e, FORMAT, MOD_KERNEL_PARAMS,
              k->first_param == params && k->nparam <= YM_MAX_ARGS && k->nparam <= t->nparam - params,
              "KERNEL %u: parameters %u + %u of %u", i, k->first_param, k->nparam, t->nparam);
     for (uint32_t p = 0; p < k->nparam; p++)
-        RT_TRY(check_param(&t->param[params + p], i, p, e));
+        RT_TRY(check_param(t, params + p, i, p, e));
     RT_CHECK(e, FORMAT, MOD_KERNEL_SEAL, rt_is_sealed(t->code.data, k, t->param + params),
              "KERNEL %u (%s): is not what CODE holds at %" PRIu64, i, t->strings + k->name, k->offset);
     return YOLORT_OK;
@@ -391,7 +403,7 @@ static yolort_status check_step_args(const struct rt_tables *t, uint32_t i, cons
         const struct ym_param *p = &t->param[t->kernel[step->kernel].first_param + k];
         const struct ym_io *io = a->slot == YM_SLOT_IO ? &t->io[a->io] : NULL;
         RT_CHECK(e, FORMAT, MOD_ARG_TYPE, !io || io->dtype == p->dtype, "STEP %u: argument %u: has another type", i, k);
-        RT_CHECK(e, FORMAT, MOD_ARG_ALIGN, a->offset % rt_dtype_size(p->dtype) == 0,
+        RT_CHECK(e, FORMAT, MOD_ARG_ALIGN, a->offset % rt_dtype_size(p->dtype) == 0 && a->offset % (1u << p->align) == 0,
                  "STEP %u: argument %u: %" PRIu64 " is no address of its type", i, k, a->offset);
         RT_CHECK(e, FORMAT, MOD_ARG_WRITTEN,
                  !p->written || a->slot == YM_SLOT_ARENA || (io && io->flags & YM_IO_OUTPUT),

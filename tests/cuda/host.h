@@ -7,8 +7,16 @@
 
 #define __global__
 #define __device__
-#define __launch_bounds__(n)
+#define __forceinline__ inline
+#define __launch_bounds__(...)
 #define __restrict__ __restrict
+
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
 
 struct place {
     unsigned x;

@@ -13,4 +13,4 @@ here=$(cd "$(dirname "$0")" && pwd)
         sed -e 's/asm("cvt.f32.f16 .*/_Float16 h; std::memcpy(\&h, \&v, 2); f = h;/' \
             -e 's/asm("cvt.rn.f16.f32 .*/_Float16 h = f; std::memcpy(\&v, \&h, 2);/'
 } >"$2.cc"
-"${CXX:-g++}" -std=c++17 -O1 -ffp-contract=off -fno-math-errno -march=native -shared -fPIC -o "$2" "$2.cc"
+"${CXX:-g++}" -std=c++17 -O1 -fno-strict-aliasing -Wno-unknown-pragmas -ffp-contract=off -fno-math-errno -march=native -shared -fPIC -o "$2" "$2.cc"

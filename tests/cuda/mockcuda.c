@@ -107,6 +107,7 @@ API int cuCtxPopCurrent_v2(void **context);
 API int cuModuleLoadData(void **module, const void *image);
 API int cuModuleUnload(void *module);
 API int cuModuleGetFunction(void **function, void *module, const char *name);
+API int cuFuncSetAttribute(void *function, int attribute, int value);
 API int cuMemAlloc_v2(uint64_t *address, size_t bytes);
 API int cuMemFree_v2(uint64_t address);
 API int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream);
@@ -230,6 +231,12 @@ int cuModuleGetFunction(void **function, void *module, const char *name)
     return *function ? 0 : NOT_FOUND;
 }
 
+int cuFuncSetAttribute(void *function, int attribute, int value)
+{
+    ENTER("cuFuncSetAttribute");
+    return function && attribute == 8 && value > 0 ? 0 : INVALID_VALUE;
+}
+
 int cuMemAlloc_v2(uint64_t *address, size_t bytes)
 {
     ENTER("cuMemAlloc_v2");
@@ -287,7 +294,7 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     ENTER("cuLaunchKernel");
     void (*run)(unsigned blocks, unsigned threads, void **parameter);
     launches++;
-    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || shared || extra) return INVALID_VALUE;
+    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || shared > 227 << 10 || extra) return INVALID_VALUE;
     (void)stream;
     if (!getenv("MOCKCUDA_KERNELS")) return 0;
     memcpy(&run, &function, sizeof run);

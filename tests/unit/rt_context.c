@@ -437,7 +437,7 @@ static void write_stray(uint64_t size, int64_t at)
     static struct net n;
     modbuild_init(&n.b);
     n.b.target[0].arena_size = size;
-    const struct ym_param p[] = {{1, 0, YOLORT_U8, 1, {0}}, {8, 0, YOLORT_I64, 0, {0}}, {48, 48, YOLORT_F32, 1, {0}}};
+    const struct ym_param p[] = {{1, 0, YOLORT_U8, 1, 0, {0}}, {8, 0, YOLORT_I64, 0, 0, {0}}, {48, 48, YOLORT_F32, 1, 0, {0}}};
     n.b.step[3].kernel = modbuild_kernel(&n.b, MB_STRAY, 1, p, 3);
     n.b.step[3].first_arg = n.b.narg;
     n.b.step[3].narg = 3;

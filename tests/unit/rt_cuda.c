@@ -55,6 +55,7 @@ static void describe(struct net *n, const char *arch)
     n->b.target[0].kind = YM_CUDA;
     n->b.target[0].arch = modbuild_string(&n->b, arch);
     n->b.target[0].features = 0;
+    for (uint32_t i = 0; i < n->b.nkernel; i++) n->b.kernel[i].threads = n->b.kernel[i].per_block = 128;
     n->bytes = modbuild_finish(&n->b, &n->size);
 }
 
@@ -83,7 +84,8 @@ static void closed(struct net *n)
 
 enum { N = 2 * MB_ELEMENTS };
 static uint8_t u8[N];
-static float echo[N], decoded[2 * MB_ROW * MB_ROWS];
+static _Alignas(16) float echo[N];
+static float decoded[2 * MB_ROW * MB_ROWS];
 
 static void bind(struct net *n)
 {
@@ -200,6 +202,33 @@ Test(rt_cuda, bad_code)
     cr_expect_eq(k.live(), 0);
 }
 
+/* What no GPU launches, under a digest that is right. */
+Test(rt_cuda, bad_launches)
+{
+    struct mock k = mock();
+    static const struct {
+        uint32_t threads, per_block, shared;
+        uint8_t align;
+        yolort_status status;
+    } row[] = {{128, 128, 0, 0, YOLORT_OK},         {1024, 1, 227 << 10, 4, YOLORT_OK},   {0, 128, 0, 0, YOLORT_FORMAT},
+               {100, 128, 0, 0, YOLORT_FORMAT},     {1056, 128, 0, 0, YOLORT_FORMAT},     {128, 0, 0, 0, YOLORT_FORMAT},
+               {128, 1, 1 + (227 << 10), 0, YOLORT_FORMAT}, {128, 1, 0, 5, YOLORT_FORMAT}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct net n;
+        describe(&n, "sm_90a");
+        free(n.bytes);
+        n.b.kernel[2].threads = row[i].threads;
+        n.b.kernel[2].per_block = row[i].per_block;
+        n.b.kernel[2].shared = row[i].shared;
+        n.b.param[4].align = row[i].align;
+        n.bytes = modbuild_finish(&n.b, &n.size);
+        cr_expect_eq(load(&n), row[i].status, "row %zu: %s", i, n.why);
+        yolort_module_free(n.m);
+        free(n.bytes);
+    }
+    cr_expect_eq(k.live(), 0);
+}
+
 /* Each call of the driver fails once, on every way from the file to the results; nothing is left behind, and a status tells. */
 static yolort_status whole(struct net *n)
 {
@@ -308,6 +337,17 @@ Test(rt_cuda, memory_of_another_device)
     cr_expect_eq(yolort_bind(n->c, MB_INPUT_U8, u8, sizeof u8), YOLORT_OK);
     k.fail("cuMemcpyDtoHAsync_v2", 1, 1); /* nothing is copied out */
     cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_OK, "%s", yolort_error(n->c));
+    closed(n);
+}
+
+/* Kernels read and write 16 bytes at once. */
+Test(rt_cuda, odd_device_memory)
+{
+    struct mock k = mock();
+    struct net *n = opened();
+    k.device_memory(echo + 1, 0);
+    cr_expect_eq(yolort_bind(n->c, MB_ECHO, echo + 1, sizeof echo - sizeof *echo), YOLORT_ARG);
+    cr_expect(strstr(yolort_error(n->c), "no multiple of 16"), "%s", yolort_error(n->c));
     closed(n);
 }
 

@@ -206,9 +206,10 @@ struct fault {
 
 /* clang-format off */
 static const struct fault faults[] = {
-    {FIELD(header.format), 4, INCOMPATIBLE, "has format version 4, this runtime reads version 3"},
-    {FIELD(header.format), 2, INCOMPATIBLE, "has format version 2, this runtime reads version 3"},
-    {FIELD(header.format), 1, INCOMPATIBLE, "has format version 1, this runtime reads version 3"},
+    {FIELD(header.format), 5, INCOMPATIBLE, "has format version 5, this runtime reads version 4"},
+    {FIELD(header.format), 3, INCOMPATIBLE, "has format version 3, this runtime reads version 4"},
+    {FIELD(header.format), 2, INCOMPATIBLE, "has format version 2, this runtime reads version 4"},
+    {FIELD(header.format), 1, INCOMPATIBLE, "has format version 1, this runtime reads version 4"},
     {FIELD(header.byte_order), 0x04030201, INCOMPATIBLE, "has byte order 0x04030201, this runtime reads 0x01020304"},
     {FIELD(header.features), 1, INCOMPATIBLE, "needs reader features 0x1, this runtime has none"},
     {FIELD(header.ntarget), 65, LIMIT, "65 programs"},
@@ -330,6 +331,10 @@ static const struct fault faults[] = {
     {FIELD(kernel[3].units), NEG(-1), FORMAT, "KERNEL 3: -1 units"},
     {FIELD(kernel[3].units), 1ull << 60, FORMAT, "KERNEL 3: "},
     {FIELD(kernel[3].scratch), 65, FORMAT, "KERNEL 3: 65 bytes of scratch"},
+    {FIELD(kernel[3].threads), 32, FORMAT, "KERNEL 3: blocks of 32 threads, 0 units, 0 bytes"},
+    {FIELD(kernel[3].per_block), 1, FORMAT, "KERNEL 3: blocks of 0 threads, 1 units, 0 bytes"},
+    {FIELD(kernel[3].shared), 1, FORMAT, "KERNEL 3: blocks of 0 threads, 0 units, 1 bytes"},
+    {FIELD(kernel[3].most_blocks), 1, FORMAT, "KERNEL 3: blocks of 0 threads, 0 units, 0 bytes"},
     {FIELD(kernel[1].first_param), 1, FORMAT, "KERNEL 1: parameters 1 + 2 of 8"},
     {FIELD(kernel[0].nparam), 9, FORMAT, "KERNEL 0: parameters 0 + 9 of 8"},
     {FIELD(kernel[0].nparam), 65, FORMAT, "KERNEL 0: parameters 0 + 65 of 8"},
@@ -338,7 +343,8 @@ static const struct fault faults[] = {
     {FIELD(nkernel), 3, FORMAT, "PARAM: 8 rows, the kernels have 6"},
     {FIELD(param[0].dtype), 9, FORMAT, "KERNEL 0: parameter 0: type 9"},
     {FIELD(param[1].written), 2, FORMAT, "KERNEL 0: parameter 1: bad flags"},
-    {FIELD(param[1].pad[5]), 1, FORMAT, "KERNEL 0: parameter 1: bad flags"},
+    {FIELD(param[1].align), 1, FORMAT, "KERNEL 0: parameter 1: multiples of 2^1"},
+    {FIELD(param[1].pad[4]), 1, FORMAT, "KERNEL 0: parameter 1: bad flags"},
     {FIELD(param[0].dtype), YOLORT_I8, FORMAT, "STEP 0: argument 0: has another type"},
     {FIELD(param[0].written), 1, FORMAT, "STEP 0: argument 0: would be written"},
     {FIELD(param[6].written), 1, FORMAT, "STEP 3: argument 0: would be written"},
@@ -456,19 +462,20 @@ Test(rt_module, one_sided)
 }
 
 #if defined(__x86_64__)
-/* Format 3 as it was first released, by the digest of a file with no code: who changes the layout must raise YM_FORMAT, and
+/* Format 4 as it was first released, by the digest of a file with no code: who changes the layout must raise YM_FORMAT, and
  * keep this file readable or refused by its number. */
-Test(rt_module, format_3)
+Test(rt_module, format_4)
 {
-    static const uint8_t digest[16] = {0xd8, 0xf9, 0x89, 0x83, 0xfa, 0xe8, 0x28, 0x7d,
-                                       0xc2, 0xd0, 0x66, 0xfe, 0xd0, 0x68, 0x4a, 0x2a};
+    static const uint8_t digest[16] = {0x08, 0x8c, 0xd3, 0x57, 0xec, 0xb1, 0xb2, 0x7a,
+                                       0x1b, 0x98, 0x26, 0xcc, 0xf3, 0xe7, 0x0c, 0x0c};
     struct modbuild b;
     size_t size;
     modbuild_init(&b);
     b.without = 1 << YM_CODE;
     uint8_t *bytes = modbuild_finish(&b, &size);
     const struct ym_header *h = (const struct ym_header *)(const void *)bytes;
-    cr_expect_eq(h->format, 3);
+    cr_expect_eq(h->format, 4);
+
     cr_expect_arr_eq(h->digest, digest, sizeof digest);
     free(bytes);
 }
@@ -486,7 +493,7 @@ Test(rt_module, format_1)
     memset(bytes, 0, 4096);
     memcpy(bytes, header, sizeof header);
     cr_expect_eq(load(bytes, ((const struct ym_header *)(const void *)bytes)->file_size), INCOMPATIBLE);
-    cr_expect_str_eq(text, "has format version 1, this runtime reads version 3");
+    cr_expect_str_eq(text, "has format version 1, this runtime reads version 4");
     free(bytes);
 }
 

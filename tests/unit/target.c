@@ -131,7 +131,10 @@ Test(target, gpus)
     struct cg_target t;
     cr_assert_eq(cg_target_find(a, d, "cuda:sm_90a", &t), 0);
     cr_expect_eq(t.backend, CG_CUDA);
-    cr_expect_eq(t.kb.lanes, 1);
+    cr_expect_eq(t.kb.lanes, 8);
+    cr_expect_eq(t.kb.sm, 90);
+    cr_expect(t.kb.sm_a);
+    cr_expect_eq(t.kb.sms, 132);
     cr_expect(t.kb.element_units);
     cr_expect_str_eq(t.arch, "sm_90a");
     cr_expect_str_eq(t.text, "cuda:sm_90a");
