@@ -1,0 +1,44 @@
+/* CUDA C of convolutions as products of matrices on tensor cores, by mma.sync: pixels x output channels, summed over taps and input
+ * channels. Fed by cp.async, several tiles ahead. */
+#ifndef CG_MMA_TEXT_H
+#define CG_MMA_TEXT_H
+
+#include "kb.h"
+
+enum { MMA_MOST_SOURCES = 8 };
+
+/* Where channels [first, next source's first) of the input lie: memory m<mem>, strides in elements. */
+struct mma_source {
+    int mem;
+    int64_t first;
+    int64_t image, down, across; /* from one image, row, column to the next */
+    int shift;                   /* the map is 2^shift times as high and wide as what lies there */
+    int align;                   /* bytes that every pixel's first element is a multiple of: 16, 8, 4 or 2 */
+};
+
+struct mma {
+    enum yir_dtype dtype;           /* F16, BF16; F32: rounded to tf32 */
+    int sm;
+    int64_t taps[2], stride[2], dil[2], pad[2]; /* vertical, horizontal; pad: top, left */
+    int64_t ci, ih, iw;             /* channels of a group; input map */
+    int64_t groups, co, oh, ow;     /* output channels of all groups; pixels that a tile is made of */
+    int nsource, mem_w;
+    struct mma_source source[MMA_MOST_SOURCES];
+    int64_t tile_m, tile_n, tile_k; /* pixels, channels, and elements summed at once */
+    int stages, warps_m, warps_n, split; /* split: groups of warps that sum different parts of each tile_k */
+};
+
+/* What a configuration takes. */
+int mma_threads(const struct mma *m);
+int64_t mma_shared(const struct mma *m);   /* bytes */
+int64_t mma_units(const struct mma *m);    /* tiles of an image */
+int64_t mma_chunk(const struct mma *m);    /* elements of 16 bytes */
+int64_t mma_steps(const struct mma *m);    /* of 32 bytes, of all taps */
+
+/* Functions that the body uses. */
+void mma_put_head(struct yir_str *out, const struct mma *m);
+/* The body, around two pieces of text: what waits for the memory that is read, and what finishes 8 channels from g3 on (given are
+ * g0 the image, g1 row and g2 column, all int, and the sums g4[8]). */
+void mma_put_body(struct yir_str *out, const struct mma *m, const char *wait, const char *finish);
+
+#endif
