@@ -38,7 +38,7 @@ struct cg_object_store;
 enum { CG_BLOCK = 128 }; /* threads of a block where a kernel does not say, each with a unit of its own */
 
 /* One legal way to make a kernel. */
-#define CG_KNOBS   6
+#define CG_KNOBS   8
 #define CG_GENERIC (-1)
 struct cg_config {
     int family;             /* row of fast.def, or CG_GENERIC */

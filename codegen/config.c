@@ -31,11 +31,27 @@ size_t cg_best_configs(struct cg_config *c, size_t n, size_t keep)
     return n < keep ? n : keep;
 }
 
+static bool is_half(const struct yir_tdesc *d)
+{
+    return d->dtype == YIR_F16 || d->dtype == YIR_BF16;
+}
+
+static bool has_half(const struct yir_func *f, uint32_t first, uint32_t last)
+{
+    for (uint32_t i = first; i <= last; i++) {
+        if (is_half(yir_tdesc(f->types, f->op[i].type))) return true;
+        for (int k = 0; k < f->op[i].nsrc; k++)
+            if (is_half(yir_desc(f, yir_src(f, i, k)))) return true;
+    }
+    return false;
+}
+
 size_t cg_configs(const struct yir_func *f, uint32_t first, uint32_t last, const struct cg_target *t, bool no_fast,
                   struct cg_config *out)
 {
     size_t n = 0;
-    for (size_t i = 0; i < cg_fast_count() && !no_fast; i++) {
+    bool half = t->backend != CG_CUDA && has_half(f, first, last); /* the families for CPUs have no such registers */
+    for (size_t i = 0; i < cg_fast_count() && !no_fast && !half; i++) {
         const struct cg_fast *fast = cg_fast_at(i);
         if ((fast->backend == CG_CUDA) != (t->backend == CG_CUDA) || !fast->guard(f, first, last, &t->kb)) continue;
         size_t room = CG_MAX_CONFIGS - 1 - n, added = fast->list(f, first, last, &t->kb, out + n, room);

@@ -30,11 +30,16 @@ bool cg_in_memory(const struct yir_func *f, uint32_t kernel, yir_ref r)
     return o->kernel != kernel || (o->flags & (YIR_F_STORED | YIR_F_VIEW));
 }
 
+bool cg_is_float(enum yir_dtype t)
+{
+    return t == YIR_F32 || t == YIR_F16 || t == YIR_BF16;
+}
+
 bool cg_adjacent(const struct yir_func *f, yir_ref r)
 {
     const struct yir_tdesc *d = yir_desc(f, r);
     if (yir_kind(r) == YIR_WGT) return d->rank == 1;
-    if (d->rank != 4 || d->layout != YIR_NHWC || d->dtype != YIR_F32 || yir_kind(r) != YIR_VAL) return false;
+    if (d->rank != 4 || d->layout != YIR_NHWC || !cg_is_float(d->dtype) || yir_kind(r) != YIR_VAL) return false;
     return f->place[yir_index(r)].stride[1] == 1;
 }
 

@@ -36,6 +36,9 @@ bool cg_lanes_ok(const struct yir_func *f, uint32_t first, uint32_t last, uint32
 /* The same, and every op on that way is point-wise and in memory one run of pixels: a row may then be any part of it. */
 bool cg_pointwise(const struct yir_func *f, uint32_t first, uint32_t last, uint32_t stop);
 
+/* F32, F16 or BF16: what families for GPUs compute with. Those for CPUs are only asked about kernels without half precision. */
+bool cg_is_float(enum yir_dtype t);
+
 /* A placed rank-4 NHWC float map with adjacent channels, or a weight of one number a channel. */
 bool cg_adjacent(const struct yir_func *f, yir_ref r);
 

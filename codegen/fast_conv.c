@@ -3,7 +3,7 @@
 static bool float_map(const struct yir_func *f, yir_ref r)
 {
     const struct yir_tdesc *d = yir_desc(f, r);
-    return d->rank == 4 && d->dtype == YIR_F32;
+    return d->rank == 4 && cg_is_float(d->dtype);
 }
 
 static void fill(struct conv *c)
@@ -30,7 +30,7 @@ bool cg_conv_of(const struct yir_func *f, uint32_t first, uint32_t last, const s
     uint32_t op = cg_only_op(f, first, last, YIR_conv2d);
     if (t->lanes == 1 || !op || !float_map(f, yir_src(f, op, 0))) return false;
     for (int k = 1; k < f->op[op].nsrc; k++)
-        if (yir_kind(yir_src(f, op, k)) != YIR_WGT || yir_desc(f, yir_src(f, op, k))->dtype != YIR_F32) return false;
+        if (yir_kind(yir_src(f, op, k)) != YIR_WGT || !cg_is_float(yir_desc(f, yir_src(f, op, k))->dtype)) return false;
     if (!cg_lanes_ok(f, first, last, op)) return false;
     *c = (struct conv){.f = f, .t = t, .first = first, .last = last, .op = op, .lanes = t->lanes};
     fill(c);

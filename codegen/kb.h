@@ -54,7 +54,8 @@ enum kb_packing {
     KB_PACK_OBLOCK_PLANES, /* [co,ci,kh,kw] -> [ceil(co/arg)][kh][ci][kw][arg] */
     KB_PACK_WINO2,  /* [co,ci,3,3] -> [ceil(co/arg)][4*4][ci][arg]: G w G^T of F(2x2,3x3), missing channels 0 */
     KB_PACK_WINO4,  /* the same of F(4x4,3x3): [ceil(co/arg)][6*6][ci][arg] */
-    KB_PACK_DW      /* [c,1,kh,kw] -> [kh][kw][c rounded up to arg], missing channels 0 */
+    KB_PACK_DW,     /* [c,1,kh,kw] -> [kh][kw][c rounded up to arg], missing channels 0 */
+    KB_PACK_MMA     /* [co,ci/arg,kh,kw] -> [arg groups][steps of 32 bytes][16 channels][lane][16 bytes]: mma_text.h */
 };
 
 struct kb_mem {
@@ -83,6 +84,7 @@ struct kb_target {
     int sm;           /* GPUs: 75, 80, ... 120; 0: a CPU */
     bool sm_a;        /* GPUs: what only this one has may be used (sm_90a) */
     int sms;          /* GPUs: multiprocessors to plan for */
+    int batch;        /* images to plan for; 0: one */
     bool tf32;        /* GPUs: tensor cores may round the operands of float products */
     bool mem_splat;   /* multiply-add takes a scalar from memory as a broadcast operand (AVX-512) */
 };

@@ -225,6 +225,10 @@ struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, con
                               const struct cg_opts *o)
 {
     struct cg_program *p = yir_alloc(a, sizeof *p);
+    struct cg_target *planned = yir_alloc(a, sizeof *planned);
+    *planned = *t;
+    planned->kb.batch = o->max_batch;
+    t = planned;
     *p = (struct cg_program){.f = f, .nkernel = f->nkernel, .opts = *o};
     p->kernel = yir_alloc_n(a, f->nkernel + 1u, sizeof *p->kernel);
     for (uint32_t i = 0; i < f->nkernel; i++) {

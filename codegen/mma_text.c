@@ -10,10 +10,15 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+int64_t mma_steps_of(enum yir_dtype t, int64_t taps, int64_t ci)
+{
+    int64_t chunk = 16 / (int64_t)yir_dtype_size(t);
+    return (taps * ((ci + chunk - 1) / chunk) + 1) / 2;
+}
+
 int64_t mma_steps(const struct mma *m)
 {
-    int64_t chunks = m->taps[0] * m->taps[1] * (round_up(m->ci, mma_chunk(m)) / mma_chunk(m));
-    return (chunks + 1) / 2;
+    return mma_steps_of(m->dtype, m->taps[0] * m->taps[1], m->ci);
 }
 
 int mma_threads(const struct mma *m)

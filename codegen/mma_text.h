@@ -34,6 +34,7 @@ int64_t mma_shared(const struct mma *m);   /* bytes */
 int64_t mma_units(const struct mma *m);    /* tiles of an image */
 int64_t mma_chunk(const struct mma *m);    /* elements of 16 bytes */
 int64_t mma_steps(const struct mma *m);    /* of 32 bytes, of all taps */
+int64_t mma_steps_of(enum yir_dtype t, int64_t taps, int64_t ci);
 
 /* Functions that the body uses. */
 void mma_put_head(struct yir_str *out, const struct mma *m);

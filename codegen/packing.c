@@ -1,5 +1,6 @@
 /* Weights in the order kernels read them. Pure functions of the dense weight, the packing and its argument. */
 #include "codegen.h"
+#include "mma_text.h"
 
 #include <string.h>
 
@@ -8,9 +9,18 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+enum { MMA_CHANNELS = 16, MMA_BLOCK = 512 }; /* output channels and bytes of a block of KB_PACK_MMA */
+
+static int64_t mma_packed_elems(const struct yir_tdesc *d, int32_t groups)
+{
+    int64_t blocks = round_up(d->dim[0] / groups, MMA_CHANNELS) / MMA_CHANNELS * groups;
+    return blocks * mma_steps_of(d->dtype, d->dim[2] * d->dim[3], d->dim[1]) * (MMA_BLOCK / (int64_t)yir_dtype_size(d->dtype));
+}
+
 int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t arg)
 {
     if (p == KB_PACK_NONE) return yir_numel(d);
+    if (p == KB_PACK_MMA) return mma_packed_elems(d, arg);
     if (p == KB_PACK_WINO2) return round_up(d->dim[0], arg) * d->dim[1] * 16;
     if (p == KB_PACK_WINO4) return round_up(d->dim[0], arg) * d->dim[1] * 36;
     return round_up(d->dim[0], arg) * (yir_numel(d) / d->dim[0]);
@@ -74,6 +84,38 @@ static void pack_wino(const struct yir_tdesc *d, const void *in, int32_t block, 
         }
 }
 
+/* The bits of a float rounded to tf32: nearest, ties away from zero. */
+static void round_tf32(void *v)
+{
+    uint32_t bits;
+    memcpy(&bits, v, sizeof bits);
+    if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & 0xffffe000u;
+    memcpy(v, &bits, sizeof bits);
+}
+
+/* Bytes from the start of a group's weights to the element of output channel o at place k of the sum, a multiple of `chunk` elements
+ * for each tap. Of the 16 bytes that a lane has in a block, the words are both halves of the step for channels 0-7, then for 8-15. */
+static int64_t mma_at(int64_t o, int64_t k, int64_t blocks, int64_t size)
+{
+    int64_t chunk = 16 / size, step = k / (2 * chunk), half = k / chunk % 2, within = k % chunk;
+    int64_t lane = o % 8 * 4 + within * size / 4, word = o / 8 % 2 * 2 + half;
+    return (step * blocks + o / MMA_CHANNELS) * MMA_BLOCK + lane * 16 + word * 4 + within * size % 4;
+}
+
+static void pack_mma(const struct yir_tdesc *d, const char *in, int32_t groups, char *out)
+{
+    int64_t size = (int64_t)yir_dtype_size(d->dtype), co = d->dim[0] / groups, ci = d->dim[1], taps = d->dim[2] * d->dim[3];
+    int64_t whole = round_up(ci, 16 / size), blocks = round_up(co, MMA_CHANNELS) / MMA_CHANNELS;
+    int64_t group = mma_packed_elems(d, groups) / groups * size;
+    for (int64_t o = 0; o < d->dim[0]; o++)
+        for (int64_t c = 0; c < ci; c++)
+            for (int64_t t = 0; t < taps; t++) {
+                char *to = out + o / co * group + mma_at(o % co, t * whole + c, blocks, size);
+                memcpy(to, in + ((o * ci + c) * taps + t) * size, (size_t)size);
+                if (d->dtype == YIR_F32) round_tf32(to);
+            }
+}
+
 void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int32_t arg, void *out)
 {
     size_t size = yir_dtype_size(d->dtype);
@@ -84,6 +126,7 @@ void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int
     case KB_PACK_OBLOCK_PLANES: pack_oblock(d, data, size, p, arg, out); break;
     case KB_PACK_WINO2: pack_wino(d, data, arg, 4, points2, out); break;
     case KB_PACK_WINO4: pack_wino(d, data, arg, 6, points4, out); break;
+    case KB_PACK_MMA: pack_mma(d, data, arg, out); break;
     case KB_PACK_DW: pack_dw(d, data, size, arg, out); break;
     }
 }

@@ -1,0 +1,291 @@
+/* Convolutions by mma.sync (mma_text.c): what is taken, configurations, and the program of the epilogue. The input is read where it
+ * lies: in one place, in several that a concat joins, each perhaps enlarged by repeating its pixels. */
+#include "fast_conv.h"
+#include "kb_cuda.h"
+#include "mma_text.h"
+
+#include <string.h>
+
+enum { KNOB_M, KNOB_N, KNOB_K, KNOB_STAGES, KNOB_WARPS_M, KNOB_WARPS_N, KNOB_SPLIT };
+
+/* --- what is taken ------------------------------------------------------------------------------------------ */
+
+struct input {
+    struct mma *m;
+    const struct yir_func *f;
+    yir_ref ref[MMA_MOST_SOURCES];
+    uint32_t kernel;
+    int64_t channels; /* found so far */
+};
+
+static int log2_of(int64_t n)
+{
+    int log = 0;
+    while (log < 30 && (int64_t)1 << log < n) log++;
+    return (int64_t)1 << log == n ? log : -1;
+}
+
+static bool add_source(struct input *in, yir_ref r, int shift)
+{
+    const struct yir_tdesc *d = yir_desc(in->f, r);
+    if (yir_kind(r) != YIR_VAL || in->m->nsource == MMA_MOST_SOURCES || !cg_adjacent(in->f, r)) return false;
+    const int64_t *stride = in->f->place[yir_index(r)].stride;
+    if (stride[0] > INT32_MAX || in->channels % mma_chunk(in->m)) return false;
+    in->ref[in->m->nsource] = r;
+    in->m->source[in->m->nsource++] = (struct mma_source){
+        .first = in->channels, .image = stride[0], .down = stride[2], .across = stride[3], .shift = shift};
+    in->channels += d->dim[1];
+    return true;
+}
+
+static bool find_sources(struct input *in, yir_ref r, int shift, int depth)
+{
+    enum { DEEPEST = 4 };
+    const struct yir_tdesc *d = yir_desc(in->f, r);
+    if (d->dtype != in->m->dtype || d->rank != 4 || d->layout != YIR_NHWC || depth > DEEPEST) return false;
+    if (cg_in_memory(in->f, in->kernel, r)) return add_source(in, r, shift);
+    const struct yir_op *o = yir_opof(in->f, r);
+    const void *attr = yir_attrs(in->f, yir_index(r));
+    if (o->code == YIR_upsample) {
+        int log = log2_of(((const struct yir_a_factor *)attr)->factor);
+        return log >= 0 && find_sources(in, yir_src(in->f, yir_index(r), 0), shift + log, depth + 1);
+    }
+    if (o->code != YIR_concat || ((const struct yir_a_axis *)attr)->axis != 1) return false;
+    for (int k = 0; k < o->nsrc; k++)
+        if (!find_sources(in, yir_src(in->f, yir_index(r), k), shift, depth + 1)) return false;
+    return true;
+}
+
+static bool has_type(const struct kb_target *t, enum yir_dtype d)
+{
+    if (d == YIR_F16) return t->sm >= 75;
+    return t->sm >= 80 && (d == YIR_BF16 || (d == YIR_F32 && t->tf32));
+}
+
+/* Everything but the tile. */
+static bool take(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct conv *c, struct mma *m,
+                 struct input *in)
+{
+    enum { MOST_TAPS = 8, MOST_ELEMS = INT32_MAX / 8 };
+    if (!t->sm || !cg_conv_of(f, first, last, t, c)) return false;
+    enum yir_dtype d = yir_desc(f, c->x)->dtype;
+    if (!has_type(t, d) || yir_desc(f, c->w)->dtype != d) return false;
+    *m = (struct mma){.dtype = d, .sm = t->sm, .ci = c->ci / c->groups, .ih = c->ih, .iw = c->iw,
+                      .groups = c->groups, .co = c->co, .oh = c->oh, .ow = c->ow};
+    for (int i = 0; i < 2; i++) {
+        m->taps[i] = c->win.kernel[i];
+        m->stride[i] = c->win.stride[i];
+        m->dil[i] = c->win.dil[i];
+        m->pad[i] = c->win.pad[i];
+        if (m->taps[i] > MOST_TAPS) return false;
+    }
+    if (m->taps[0] * m->taps[1] > 49 || c->oh * c->ow > MOST_ELEMS) return false;
+    *in = (struct input){.m = m, .f = f, .kernel = f->op[last].kernel};
+    if (!find_sources(in, c->x, 0, 0) || cg_packed_elems(yir_desc(f, c->w), KB_PACK_MMA, (int32_t)c->groups) > MOST_ELEMS) return false;
+    return c->groups == 1 || (m->nsource == 1 && m->ci % mma_chunk(m) == 0 && c->co / c->groups % 8 == 0);
+}
+
+bool guard_conv_mma(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
+{
+    struct conv c;
+    struct mma m;
+    struct input in;
+    return take(f, first, last, t, &c, &m, &in);
+}
+
+/* --- configurations ----------------------------------------------------------------------------------------- */
+
+static void set_knobs(struct mma *m, const int32_t *knob)
+{
+    m->tile_m = knob[KNOB_M];
+    m->tile_n = knob[KNOB_N];
+    m->tile_k = knob[KNOB_K];
+    m->stages = knob[KNOB_STAGES];
+    m->warps_m = knob[KNOB_WARPS_M];
+    m->warps_n = knob[KNOB_WARPS_N];
+    m->split = knob[KNOB_SPLIT];
+}
+
+/* Shared memory that a multiprocessor has, that one block may have, and threads. */
+static void limits(int sm, int64_t *all, int64_t *block, int *threads)
+{
+    bool large = sm == 80 || sm == 87, largest = sm >= 90 && sm < 120;
+    *all = (sm == 75 ? 64 : largest ? 228 : large ? 164 : 100) << 10;
+    *block = *all - (sm == 75 ? 0 : 1 << 10);
+    *threads = sm == 75 ? 1024 : sm == 80 || largest ? 2048 : 1536;
+}
+
+/* Registers of a thread: sums, the operands of a step, and what addresses take (measured: 40 to 60). */
+static int64_t registers(const struct mma *m)
+{
+    int64_t rows = m->tile_m / m->warps_m / 16, blocks = m->tile_n / m->warps_n / 16;
+    int64_t columns = m->tile_k * (int64_t)yir_dtype_size(m->dtype) / 16, threads = mma_threads(m);
+    int64_t copies = (m->tile_m * columns + threads - 1) / threads;
+    return rows * blocks * 8 + rows * 4 + blocks * 4 + copies * (m->nsource > 1 ? 3 : 2) + 48;
+}
+
+static bool legal(const struct mma *m)
+{
+    int64_t all, block, size = (int64_t)yir_dtype_size(m->dtype), columns = m->tile_k * size / 16;
+    int threads;
+    limits(m->sm, &all, &block, &threads);
+    if (m->tile_m % (16 * m->warps_m) || m->tile_n % (16 * m->warps_n) || columns / 2 % m->split) return false;
+    if (mma_threads(m) > 512 || mma_threads(m) % columns || mma_shared(m) > block) return false;
+    if (m->tile_k / ((m->ci + mma_chunk(m) - 1) / mma_chunk(m) * mma_chunk(m)) + 2 + m->taps[0] * m->taps[1] > 64) return false;
+    return registers(m) <= 250 && registers(m) * mma_threads(m) <= 65536;
+}
+
+/* Cycles of all images. */
+static double cycles_of(const struct mma *m, const struct kb_target *t)
+{
+    int64_t all, block, size = (int64_t)yir_dtype_size(m->dtype), columns = m->tile_k * size / 16;
+    int threads;
+    limits(m->sm, &all, &block, &threads);
+    int64_t fit = all / (mma_shared(m) + 1024), most = threads / mma_threads(m), regs = 65536 / (registers(m) * mma_threads(m));
+    if (most < fit) fit = most;
+    if (regs < fit) fit = regs;
+    if (fit < 1) fit = 1;
+    int64_t units = mma_units(m) * (t->batch > 0 ? t->batch : 1), sms = t->sms;
+    double tiles_k = (double)((mma_steps(m) * 2 + columns - 1) / columns), warps = mma_threads(m) / 32.0;
+    int64_t each = (units + sms - 1) / sms;               /* blocks of the busiest multiprocessor */
+    int64_t together = each < fit ? each : fit;
+    /* Of one k tile on one multiprocessor: products, fragments read, copies; and what a lone block waits. */
+    double mma = (double)(m->tile_m * m->tile_n) / 1024 * (double)columns * 8;
+    double read = (double)columns / 2 * warps / m->split *
+                  ((double)m->tile_m / m->warps_m / 16 + (double)m->tile_n / m->warps_n / 16) * 512 / 128;
+    double copy = (double)((m->tile_m + m->tile_n) * columns) * 16 / 64;
+    double busy = mma > read + copy / 2 ? mma : read + copy / 2;
+    double wait = 90 + 30.0 * (double)columns / 2 / m->split + (m->stages < 3 ? 500 : m->stages < 4 ? 100 : 0);
+    double tile = busy * (double)together > wait ? busy * (double)together : wait;
+    double epilogue = 700 + (double)(m->tile_m * m->tile_n) * (m->split + 6) / 64 * (double)together;
+    double start = 1200 + 200 * m->stages;
+    double waves = (double)each / (double)together;
+    return 3000 + waves * (start + tiles_k * tile + epilogue);
+}
+
+struct list {
+    struct conv c;
+    struct mma m;
+    struct input in;
+    const struct kb_target *t;
+    struct cg_config all[512];
+    size_t n;
+};
+
+static void add(struct list *l, const int32_t *knob)
+{
+    if (l->n == YIR_COUNT(l->all)) l->n = cg_best_configs(l->all, l->n, YIR_COUNT(l->all) / 2);
+    set_knobs(&l->m, knob);
+    if (!legal(&l->m)) return;
+    l->all[l->n] = (struct cg_config){.cycles = cycles_of(&l->m, l->t)};
+    memcpy(l->all[l->n++].knob, knob, sizeof l->all->knob);
+}
+
+/* Depths and divisions among warps of one tile. */
+static void add_tiles(struct list *l, int32_t m, int32_t n)
+{
+    static const int32_t warps[] = {1, 2, 4}, splits[] = {1, 2, 4, 8};
+    int32_t chunk = (int32_t)mma_chunk(&l->m);
+    int64_t steps = mma_steps(&l->m);
+    for (int32_t columns = 4; columns <= 16; columns *= 2)
+        for (int32_t stages = 2; stages <= 6; stages += stages == 4 ? 2 : 1) {
+            int64_t tiles = (steps * 2 + columns - 1) / columns;
+            if (stages > 2 && stages > tiles + 1) continue;
+            for (size_t i = 0; i < YIR_COUNT(warps); i++)
+                for (size_t j = 0; j < YIR_COUNT(warps); j++)
+                    for (size_t s = 0; s < YIR_COUNT(splits); s++) {
+                        int32_t all = warps[i] * warps[j] * splits[s];
+                        if (all >= 2 && all <= 8)
+                            add(l, (int32_t[CG_KNOBS]){m, n, columns * chunk, stages, warps[i], warps[j], splits[s]});
+                    }
+        }
+}
+
+size_t list_conv_mma(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
+                     size_t most)
+{
+    static const int32_t rows[] = {16, 32, 64, 80, 128, 256}, columns[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192};
+    struct list *l = yir_alloc(f->arena, sizeof *l);
+    l->n = 0;
+    l->t = t;
+    take(f, first, last, t, &l->c, &l->m, &l->in);
+    int64_t group = l->m.co / l->m.groups, pixels = l->m.oh * l->m.ow;
+    for (size_t i = 0; i < YIR_COUNT(rows); i++)
+        for (size_t j = 0; j < YIR_COUNT(columns); j++)
+            if ((rows[i] < pixels + 16 || !i) && (columns[j] < group + 16 || !j)) add_tiles(l, rows[i], columns[j]);
+    size_t n = cg_best_configs(l->all, l->n, most < 24 ? most : 24);
+    memcpy(out, l->all, n * sizeof *out);
+    return n;
+}
+
+/* --- program ------------------------------------------------------------------------------------------------ */
+
+/* The sums g4 of 8 channels from g3 on, of which `valid` exist, through the rest of the kernel. */
+static void finish(struct kb *b, const struct conv *c, int valid)
+{
+    kv n = kb_given_index(b, 0, 1), y = kb_given_index(b, 1, 1), x = kb_given_index(b, 2, 1), channel = kb_given_index(b, 3, 8);
+    b->lanes = c->lanes;
+    b->valid = valid;
+    kv ch = kb_lane(b, channel), sum = kb_given(b, KB_F, c->lanes, 4);
+    if (yir_kind(c->bias) != YIR_NIL) {
+        int mem = kb_mem_weight(b, c->bias, KB_PACK_NONE, 0);
+        kv bias = kb_load(b, mem, ch);
+        sum = kb_fadd(b, sum, bias);
+    }
+    cg_bind(b, c->op, sum);
+    cg_store_all(b, c->first, c->last, (kv[]){n, ch, y, x});
+    b->nbound--;
+    b->lanes = b->valid = 1;
+}
+
+/* Groups have whole vectors when there are several (take). */
+static void record_epilogue(struct kb *b, const struct conv *c)
+{
+    int64_t whole = c->co / c->lanes * c->lanes;
+    if (whole == c->co) {
+        finish(b, c, c->lanes);
+        return;
+    }
+    kv channel = kb_given_index(b, 3, 8), in = kb_ilt(b, channel, kb_immi(b, whole));
+    if (whole) {
+        cg_if(b, in);
+        finish(b, c, c->lanes);
+        kb_end(b);
+    }
+    cg_if(b, kb_not(b, in));
+    finish(b, c, (int)(c->co - whole));
+    kb_end(b);
+}
+
+/* What every pixel's first element is a multiple of, in bytes. */
+static int source_align(const struct kb_mem *mem, const struct mma_source *s)
+{
+    int64_t size = (int64_t)yir_dtype_size(mem->dtype);
+    int align = mem->align < 4 ? 1 << mem->align : 16;
+    while (align > size && (s->image * size % align || s->down * size % align || s->across * size % align)) align /= 2;
+    return align > size ? align : (int)size;
+}
+
+void emit_fast_conv_mma(struct kb *b, struct cg_kernel *k)
+{
+    struct conv c;
+    struct mma m;
+    struct input in;
+    struct yir_str head = {.arena = b->arena}, body = {.arena = b->arena}, wait = {.arena = b->arena}, end = {.arena = b->arena};
+    take(b->f, k->first, k->last, b->target, &c, &m, &in);
+    set_knobs(&m, k->config.knob);
+    for (int i = 0; i < m.nsource; i++) {
+        m.source[i].mem = kb_mem_value(b, in.ref[i]);
+        m.source[i].align = source_align(&b->mem[m.source[i].mem], &m.source[i]);
+    }
+    m.mem_w = kb_mem_weight(b, c.w, KB_PACK_MMA, (int32_t)c.groups);
+    record_epilogue(b, &c);
+    b->units = mma_units(&m);
+    kb_cuda_wait(&wait, b->target, 1);
+    kb_cuda_nodes(&end, b, 2);
+    mma_put_head(&head, &m);
+    mma_put_body(&body, &m, wait.text ? wait.text : "", end.text);
+    k->cuda_head = head.text;
+    k->cuda = body.text;
+    k->launch = (struct cg_launch){.threads = mma_threads(&m), .per_block = 1, .shared = (int32_t)mma_shared(&m)};
+}
