@@ -76,3 +76,5 @@ static void host_run(void (*kernel)(A...), unsigned blocks, unsigned threads, vo
     {                                                                                                        \
         host_run(name, blocks, threads, parameter);                                                          \
     }
+
+#include "hostblock.h"

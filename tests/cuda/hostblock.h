@@ -6,12 +6,8 @@
 #include <ucontext.h>
 #include <vector>
 
-struct uint2 {
-    unsigned x, y;
-};
-struct alignas(16) uint4 {
-    unsigned x, y, z, w;
-};
+#define __align__(n)
+
 struct alignas(8) float2 {
     float x, y;
 };
@@ -312,3 +308,30 @@ static inline unsigned ptx_tf32(unsigned v)
 {
     return (v & 0x7f800000u) == 0x7f800000u ? v : (v + 0x1000u) & 0xffffe000u;
 }
+
+template <typename... A> struct host_work {
+    void (*kernel)(A...);
+    void **parameter;
+
+    template <size_t... I> void run(std::index_sequence<I...>)
+    {
+        kernel(*static_cast<A *>(parameter[I])...);
+    }
+
+    static void call(void *work)
+    {
+        static_cast<host_work *>(work)->run(std::index_sequence_for<A...>{});
+    }
+};
+
+template <typename... A> static void host_run_blocks(void (*kernel)(A...), unsigned blocks, unsigned threads, void **parameter)
+{
+    host_work<A...> work = {kernel, parameter};
+    for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) host_block(threads, host_work<A...>::call, &work);
+}
+
+#define HOST_BLOCK(name)                                                                                     \
+    extern "C" __attribute__((visibility("default"))) void name##_run(unsigned blocks, unsigned threads, void **parameter)  \
+    {                                                                                                        \
+        host_run_blocks(name, blocks, threads, parameter);                                                   \
+    }
