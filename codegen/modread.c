@@ -107,6 +107,17 @@ const char *cg_module_string(const struct cg_modview *v, uint32_t at)
     return CG_HOLDS(READ_STRING, at < v->nstrings) ? v->strings + at : "";
 }
 
+/* Of the first target; all have the same. */
+static const char *precision_of(const struct cg_modview *v)
+{
+    struct ym_target t;
+    size_t size;
+    const void *p = cg_module_section(v, YM_TARGET, 0, &size);
+    if (!p || size != sizeof t) return "";
+    memcpy(&t, p, sizeof t);
+    return cg_module_string(v, t.precision);
+}
+
 static int read_meta(struct yir_arena *a, struct yir_diags *d, struct cg_modview *v)
 {
     struct ym_meta m;
@@ -129,6 +140,7 @@ static int read_meta(struct yir_arena *a, struct yir_diags *d, struct cg_modview
                                .task = cg_module_string(v, m.task),
                                .weights_from = cg_module_string(v, m.weights_from),
                                .options = cg_module_string(v, m.options),
+                               .precision = precision_of(v),
                                .head = (int)m.head,
                                .letterbox = (int)m.letterbox,
                                .nc = m.nc,

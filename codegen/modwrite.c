@@ -365,7 +365,7 @@ static void write_target(struct writer *w)
                             .name = string(w, t->text),
                             .arch = string(w, t->arch),
                             .features = string(w, t->needs),
-                            .precision = string(w, "f32"),
+                            .precision = string(w, w->m->meta.precision),
                             .compiler = string(w, w->v->code->compiler),
                             .arena_size = p->f->arena_size,
                             .max_batch = w->m->meta.max_batch,

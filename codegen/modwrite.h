@@ -4,8 +4,9 @@
 
 #include "codegen.h"
 
-struct cg_meta { /* struct ym_meta with its strings */
+struct cg_meta { /* struct ym_meta with its strings, and what all targets have in common */
     const char *model, *task, *weights_from, *options;
+    const char *precision; /* of each target's */
     int head, letterbox, nc, height, width, max_batch, stride, max_det;
     int coefficients, points, point_dims, angles;
     float conf, iou;

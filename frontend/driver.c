@@ -89,6 +89,8 @@ yoloc_status yoloc_open(yoloc **out, const yoloc_opts *o)
     c->opts.limits = keep(c, c->opts.limits);
     c->opts.module_name = keep(c, c->opts.module_name ? c->opts.module_name : "module");
     c->opts.cache_dir = keep(c, c->opts.cache_dir);
+    c->opts.precision = keep(c, c->opts.precision);
+    c->opts.precision_file = keep(c, c->opts.precision_file);
     if (!set_limits(c)) {
         yoloc_close(c);
         return YOLOC_USAGE;
@@ -258,10 +260,13 @@ static void pass_timing(void *user, const char *pass, double ms)
     if (k->o->dump) k->o->dump(k->o->user, "time", line);
 }
 
-struct pass_opts call_pass_opts(struct call *k, int max_batch, bool reuse)
+struct pass_opts call_pass_opts(struct call *k, const struct precision *p, int max_batch, bool reuse)
 {
     struct pass_opts po;
     pass_opts_init(&po);
+    po.precision = p->dtype;
+    po.layer = p->layer;
+    po.nlayer = p->nlayer;
     if (max_batch) po.max_batch = max_batch;
     po.fuse = !k->o->no_fuse;
     po.reuse = reuse && !k->o->no_reuse;
@@ -278,7 +283,7 @@ struct pass_opts call_pass_opts(struct call *k, int max_batch, bool reuse)
 
 int call_passes(struct call *k, struct build *b, int max_batch)
 {
-    struct pass_opts po = call_pass_opts(k, max_batch, !b->no_reuse);
+    struct pass_opts po = call_pass_opts(k, &b->precision, max_batch, !b->no_reuse);
     po.fuse = po.fuse && !b->no_fuse;
     call_progress(k, "passes", 0, 1);
     b->fused = pass_run_all(b->front, k->diags, &po);
@@ -415,6 +420,8 @@ static int compile_body(struct call *k, void *p)
     if (call_model(k, &a->s)) return -1;
     struct build b = {.front = a->s.fe->func};
     struct cg_meta meta = meta_of(k, &a->s);
+    if (call_precision(k, b.front, NULL, &b.precision)) return -1;
+    meta.precision = b.precision.text;
     return call_build_module(k, &b, &meta, a->out);
 }
 
@@ -432,6 +439,8 @@ static int recompile_body(struct call *k, void *p)
     if (cg_module_open(k->arena, k->diags, k->o->module_name, a->module, a->size, &v)) return -1;
     struct build b = {.front = cg_module_front(k->arena, k->types, k->diags, &v, true)};
     if (!b.front || fe_numbers_of_func(k->diags, (struct yir_loc){v.file, 0, 0}, b.front, k->o->strict != 0)) return -1;
+    if (call_precision(k, b.front, v.meta.precision, &b.precision)) return -1;
+    v.meta.precision = b.precision.text;
     b.front = call_resize(k, b.front, &v.meta, k->o->height, k->o->width, k->o->batch);
     v.meta.options = yir_format(k->arena, "%s%s", strstr(v.meta.options, "layers") && !k->o->layers ? "layers " : "", option_text(k));
     return b.front ? call_build_module(k, &b, &v.meta, a->out) : -1;

@@ -51,6 +51,16 @@ struct source {
 };
 int call_model(struct call *k, struct source *s);
 
+/* Which layers are computed in which precision (driver_precision.c). */
+struct precision {
+    const char *text; /* canonical: "fp16 model.22*=fp32"; what modules keep */
+    enum yir_dtype dtype;
+    const struct pass_layer *layer;
+    size_t nlayer;
+};
+/* That of the handle's options for the network f, or of a module (NULL: none) where they ask for none. -1 after reporting. */
+int call_precision(struct call *k, const struct yir_func *f, const char *of_module, struct precision *out);
+
 /* A function through the pipeline and code generation. */
 struct build {
     struct yir_func *front, *fused;
@@ -58,11 +68,12 @@ struct build {
     struct cg_program *program;
     struct cg_code code;
     struct yir_str *llvm_text;
+    struct precision precision;
     bool no_reuse, no_fuse; /* whatever the handle's options say */
 };
 int call_target(struct call *k, const char *text, struct cg_target *out);
 /* The handle's options for the pass manager; max_batch 0: the manager's default. */
-struct pass_opts call_pass_opts(struct call *k, int max_batch, bool reuse);
+struct pass_opts call_pass_opts(struct call *k, const struct precision *p, int max_batch, bool reuse);
 int call_passes(struct call *k, struct build *b, int max_batch);
 /* A target that modules are made for. */
 int call_find_target(struct call *k, const char *text, struct build *b);

@@ -194,7 +194,9 @@ yoloc_status yoloc_ir_text(yoloc *c, const char *model, const char *weights, yol
 /* NULL after reporting. */
 static struct yir_func *run_passes(struct call *k, struct yir_func *f, const char *passes)
 {
-    struct pass_opts po = call_pass_opts(k, k->o->batch, true);
+    struct precision precision;
+    if (call_precision(k, f, NULL, &precision)) return NULL;
+    struct pass_opts po = call_pass_opts(k, &precision, k->o->batch, true);
     po.verify_each = true;
     if (!strcmp(passes, "all")) return pass_run_all(f, k->diags, &po);
     return *passes ? pass_run_named(f, k->diags, passes, &po) : f;
@@ -355,7 +357,8 @@ static int rebuild(struct call *k, const struct cg_modview *v, struct build *b, 
     b->front = cg_module_front(k->arena, k->types, k->diags, v, false);
     b->no_fuse = strstr(v->meta.options, "no-fuse") != NULL;
     b->no_reuse = strstr(v->meta.options, "no-reuse") != NULL;
-    if (!b->front || call_passes(k, b, v->meta.max_batch)) return -1;
+    if (!b->front || call_precision(k, b->front, v->meta.precision, &b->precision)) return -1;
+    if (call_passes(k, b, v->meta.max_batch)) return -1;
     if (!kernels) return 0;
     const struct ym_target t = target_of(v);
     if (call_target(k, cg_module_string(v, t.name), &b->target)) return -1;

@@ -238,9 +238,9 @@ static struct yir_str module_text(struct call *k, const char *compiler, const st
     yir_print(&ir, b->front, YIR_PRINT_LOCS);
     cg_key_text(&key, "compiler", compiler);
     cg_key_text(&key, "ir", ir.text);
-    cg_key_text(&key, "meta", yir_format(k->arena, "%s|%s|%d|%d|%d|%d|%d|%d|%d|%d|%a|%a|%s|%s", m->model, m->task, m->head, (int)m->letterbox,
+    cg_key_text(&key, "meta", yir_format(k->arena, "%s|%s|%d|%d|%d|%d|%d|%d|%d|%d|%a|%a|%s|%s|%s", m->model, m->task, m->head, (int)m->letterbox,
                                          m->nc, m->height, m->width, m->max_batch, m->stride, m->max_det, m->conf, m->iou,
-                                         m->weights_from, m->options));
+                                         m->weights_from, m->options, m->precision));
     for (int i = 0; i < m->nc; i++) cg_key_text(&key, "name", m->names[i]);
     cg_key_put(&key, "weights", m->weights_digest, sizeof m->weights_digest);
     for (uint32_t i = 0; i < n; i++)

@@ -217,7 +217,8 @@ static int verify_network(struct verify *v, const struct verify_arg *a)
     v->b.front = cg_module_front(v->k->arena, v->k->types, v->k->diags, &view, true);
     v->b.no_reuse = true;
     v->meta = view.meta;
-    if (!v->b.front) return -1;
+    if (!v->b.front || call_precision(v->k, v->b.front, v->meta.precision, &v->b.precision)) return -1;
+    v->meta.precision = v->b.precision.text;
     v->b.front = call_resize(v->k, v->b.front, &v->meta, v->o->height, v->o->width, 1);
     if (!v->b.front || call_compile(v->k, &v->b, 1) || run_network(v) || compare_kernels(v)) return -1;
     yir_str_fmt(&v->text, "%u kernels, worst difference %.2e of the mean, bound %.1e\n", v->ref->nkernel, v->worst, v->o->bound);

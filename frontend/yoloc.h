@@ -71,6 +71,8 @@ typedef struct yoloc_opts {
     const char *head;        /* which of two sets of branches gives the boxes: "one2many" (NULL too; overlaps are suppressed
                                 afterwards) or "one2one" (the best are taken as they are) */
     const char *module_name; /* what messages call a module that is given as bytes: its file; NULL: "module" */
+    const char *precision;   /* "fp32", "fp16", "bf16"; NULL: fp32, or the module's own when recompiling */
+    const char *precision_file; /* lines `layer precision` for other precisions of some layers, or NULL */
 } yoloc_opts;
 
 YOLOC_API uint32_t yoloc_version(void);

@@ -107,7 +107,7 @@ struct yir_a_count { int32_t count; };
 struct yir_a_points { int32_t dims; float scale, shift, stride; };
 struct yir_a_side { float side; };
 struct yir_a_deform { int32_t heads, levels, level, points; };
-struct yir_a_image { float div; int32_t bgr; };
+struct yir_a_image { float div; int32_t bgr, dtype; };
 
 struct yir_attr { /* one field of a schema */
     const char *name;

@@ -94,6 +94,7 @@ static const struct yir_attr attrs_stride[] = {{"stride", AT(stride, stride), 1,
 static const struct yir_attr attrs_image[] = {
     {"div", AT(image, div), 1, 'f', {F_255}},
     {"bgr", AT(image, bgr), 1, 'i', {0}},
+    {"dtype", AT(image, dtype), 1, 'd', {YIR_F32}},
 };
 
 #define SCHEMA(s) attrs_##s, (int)YIR_COUNT(attrs_##s), (int)(sizeof(struct yir_a_##s) / sizeof(int32_t))
@@ -410,8 +411,11 @@ int yir_shape_image(struct infer *i)
     if (YIR_BREAKS(OP_IMAGE, x->rank != 4 || x->dtype != YIR_U8 || x->dim[3] != 3))
         return BAD(i, "image: the input must be u8[n,h,w,3]");
     if (YIR_BREAKS(OP_IMAGE_DIV, !(a->div > 0))) return BAD(i, "image: div must be positive");
+    bool known = a->dtype >= 0 && a->dtype < YIR_NDTYPE;
+    if (YIR_BREAKS(OP_IMAGE_TYPE, !known || !yir_dtype_is_float((enum yir_dtype)a->dtype)))
+        return BAD(i, "image: the result must be of a float type");
     yir_set_shape(i, 4, (int64_t[]){x->dim[0], 3, x->dim[1], x->dim[2]});
-    i->out.dtype = YIR_F32;
+    i->out.dtype = (enum yir_dtype)a->dtype;
     i->out.layout = YIR_NHWC;
     return 0;
 }

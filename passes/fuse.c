@@ -10,6 +10,8 @@
  *     source by index, which is less traffic.
  *   - A point-wise op is the epilogue of what makes its operand, when nothing else reads that. It is never
  *     computed inside a window or a head, where each element would be computed several times.
+ *   - A cast to another element type is such a point-wise op when it makes elements smaller, or what it makes is read twice or by
+ *     another point-wise op; else it only moves elements.
  *   - An op that only moves elements is the prologue of its only reader; so is the picture, of a convolution. A flatten, which reads each element
  *     once, takes in point-wise ops without a main loop too.
  *   - A kernel has one main loop at most (convolution, pool, head), so no convolution is computed inside
@@ -28,6 +30,7 @@ enum {
 
 struct size { /* of an op with all that is computed in place for it */
     int ops, mems, loops;
+    bool worked; /* some of it does more than to move elements */
 };
 
 struct fuse {
@@ -117,17 +120,26 @@ static void choose_view(struct fuse *u, uint32_t op)
 
 /* --- kernels -------------------------------------------------------------------------------------------- */
 
+static bool pointwise(const struct fuse *u, uint32_t op)
+{
+    if (u->f->op[op].code != YIR_cast) return class_of(u, op) == YIR_EW;
+    const struct yir_tdesc *from = yir_desc(u->f, yir_src(u->f, op, 0)), *to = yir_tdesc(u->f->types, u->f->op[op].type);
+    if (from->layout != to->layout || from->dtype == to->dtype) return false;
+    return yir_dtype_size(to->dtype) < yir_dtype_size(from->dtype) || u->uses[op] != 1 || class_of(u, u->reader[op]) == YIR_EW;
+}
+
 /* The value may be computed inside its only reader, as far as their classes go. */
 static bool may_inline(const struct fuse *u, uint32_t op, uint32_t reader)
 {
     if (!u->enabled || u->uses[op] != 1 || u->out[op] || u->view[op] || u->view[reader]) return false;
-    switch (class_of(u, op)) {
+    bool worked = u->f->op[op].code == YIR_cast && u->size[op].worked;
+    switch (worked ? YIR_EW : class_of(u, op)) {
     case YIR_MOVE:
         return class_of(u, reader) != YIR_CONTRACT ||
                yir_same(yir_src(u->f, reader, 0), yir_mkref(YIR_VAL, op));
     case YIR_EDGE: return u->f->op[op].code == YIR_image && class_of(u, reader) == YIR_CONTRACT;
     default:
-        return class_of(u, reader) == YIR_EW ||
+        return pointwise(u, reader) ||
                (u->f->op[reader].code == YIR_flatten && class_of(u, op) == YIR_EW && !u->size[op].loops);
     }
 }
@@ -143,7 +155,7 @@ static void take_operands(struct fuse *u, uint32_t op)
     const struct yir_op *o = &u->f->op[op];
     struct size *s = &u->size[op];
     enum yir_opclass cls = class_of(u, op);
-    *s = (struct size){1, o->nsrc, cls == YIR_CONTRACT || cls == YIR_WINDOW || cls == YIR_HEAD};
+    *s = (struct size){1, o->nsrc, cls == YIR_CONTRACT || cls == YIR_WINDOW || cls == YIR_HEAD, cls != YIR_MOVE && cls != YIR_EDGE};
     for (;;) {
         uint32_t best = 0;
         for (int k = 0; k < o->nsrc; k++) {
@@ -160,6 +172,7 @@ static void take_operands(struct fuse *u, uint32_t op)
         s->ops += u->size[best].ops;
         s->mems += u->size[best].mems - 1;
         s->loops += u->size[best].loops;
+        s->worked |= u->size[best].worked;
     }
 }
 

@@ -34,7 +34,7 @@ static yir_ref emit_either(struct yir_func *f, yir_ref images, const struct yir_
                               .layout = yir_default_layout(4),
                               .rank = 4,
                               .dim = {d->dim[0], d->dim[2], d->dim[3], 3}};
-    struct yir_a_image a = {f->image_div, f->image_bgr};
+    struct yir_a_image a = {f->image_div, f->image_bgr, YIR_F32};
     f->cur_loc = 0;
     yir_ref u8 = yir_add_input(f, "input_u8", yir_type_of(f->types, &bytes));
     yir_ref picture = yir_emit(f, YIR_image, &u8, 1, &a);

@@ -5,12 +5,20 @@
 #include "ir/ir.h"
 #include "ir/limits.h"
 
+struct pass_layer { /* a line of --precision-file */
+    const char *pattern; /* as pass_layer_matches takes it */
+    enum yir_dtype dtype; /* F32, F16, BF16 */
+};
+
 struct pass_opts {
     int max_batch;          /* buffers are planned for this many images; >= 1 */
     bool fuse;              /* false: every op its own kernel (debugging, verify) */
     bool reuse;             /* false: every buffer its own memory (verify, guard tests) */
     bool strict;            /* a batch normalisation that makes NaN or infinities is an error */
     bool verify_each;       /* after each pass, whatever the build */
+    enum yir_dtype precision; /* of values and weights inside the network: F32, F16, BF16 */
+    const struct pass_layer *layer; /* other precisions of layers; the last that matches counts */
+    size_t nlayer;
     int limit;              /* run only the first n passes that may be left out; -1: all (bisection) */
     const char *skip;       /* comma-joined names to leave out, or NULL */
     const char *stop_after; /* name, or NULL */
@@ -49,6 +57,9 @@ struct yir_func *pass_run_all(struct yir_func *f, struct yir_diags *d, const str
 /* Runs the named passes (comma-joined) in the order given, checking what each needs: `yoloc opt`. */
 struct yir_func *pass_run_named(struct yir_func *f, struct yir_diags *d, const char *names,
                                 const struct pass_opts *o);
+
+/* `*` stands for any characters; the pattern may also name what the layer is a part of: "model.2" is all of model.2.cv1 too. */
+bool pass_layer_matches(const char *pattern, const char *name); /* precision.c */
 
 #define PASS(flag, name, opt, needs, gives, text) int pass_##name(struct pass *p);
 #include "passes.def"

@@ -94,7 +94,7 @@ struct ym_target {
     uint32_t name;           /* "cpu:x86-64-v4" */
     uint32_t arch;           /* "x86_64", "aarch64", "sm_90a" */
     uint32_t features;       /* comma-joined names of ym_cpu_feature rows that the code needs */
-    uint32_t precision;      /* "f32" */
+    uint32_t precision;      /* "fp32", "fp16", "fp16 model.22*=fp32": of the whole network, then of layers that differ */
     uint32_t compiler;       /* "LLVM 19.1.7" */
     uint64_t arena_size;     /* bytes at the largest batch */
     uint64_t scratch_size;   /* bytes for each thread */

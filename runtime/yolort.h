@@ -113,7 +113,7 @@ typedef struct yolort_info {
     const char *model;      /* "yolov8n" */
     const char *task;       /* "detect" */
     const char *target;     /* "cpu:x86-64-v4" */
-    const char *precision;  /* "f32" */
+    const char *precision;  /* "fp32", "fp16", "fp16 model.22*=fp32": of the network, then of layers that differ */
     const char *producer;   /* "yoloc 0.1.0" */
     yolort_head head;
     yolort_letterbox_mode letterbox;

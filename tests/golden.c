@@ -6,6 +6,7 @@
  *        scale=s nc=N imgsz=H,W rule layers      (a model description alone) options of the build
  *        passes=a,b       these passes, each verified afterwards (or `passes=all`: the pipeline)
  *        batch=N no-fuse no-reuse                options of the passes
+ *        precision=TYPE layer=PATTERN:TYPE       (the second at most once)
  *        verify[=stage,stage]                    the verifier; stages are nobn, layout, kernels, places
  *        locs                                    print positions and module names
  *        quiet                                   print nothing: only the diagnostics count
@@ -40,6 +41,7 @@ struct test {
 struct options {
     struct fe_model_opts model;
     struct pass_opts pass;
+    struct pass_layer layer;
     const char *passes;
     unsigned print_flags, stages;
     bool verify, quiet;
@@ -140,6 +142,17 @@ static int stages_of(const struct test *t, char *words, unsigned *out)
     return 0;
 }
 
+static int take_layer(struct options *o, char *text)
+{
+    char *colon = strchr(text, ':');
+    if (!colon) return -1;
+    *colon++ = 0;
+    o->layer.pattern = text;
+    o->pass.layer = &o->layer;
+    o->pass.nlayer = 1;
+    return yir_dtype_by_name(colon, strlen(colon), &o->layer.dtype) ? 0 : -1;
+}
+
 static int take_arg(const struct test *t, char *word, struct options *o)
 {
     char *value = strchr(word, '=');
@@ -156,6 +169,8 @@ static int take_arg(const struct test *t, char *word, struct options *o)
     if (!strcmp(word, "batch")) return o->model.batch = o->pass.max_batch = atoi(value), 0;
     if (!strcmp(word, "scale")) return o->model.scale = value, 0;
     if (!strcmp(word, "nc")) return o->model.nc = atoi(value), 0;
+    if (!strcmp(word, "precision")) return yir_dtype_by_name(value, strlen(value), &o->pass.precision) ? 0 : -1;
+    if (!strcmp(word, "layer")) return take_layer(o, value);
     if (!strcmp(word, "imgsz")) return sscanf(value, "%d,%d", &o->model.height, &o->model.width) == 2 ? 0 : -1;
     return complain(t, "unknown argument: ", word);
 }

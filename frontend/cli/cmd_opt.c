@@ -28,6 +28,7 @@ static const struct cli_option rows[] = {
     CLI_ROWS_WEIGHTS(options),
     CLI_ROWS_MODEL(options),
     CLI_ROWS_SIZE(options),
+    CLI_ROW_PRECISION(options),
     CLI_ROWS_PASSES(options),
     CLI_ROW_LIMIT(options, build.limit),
 };

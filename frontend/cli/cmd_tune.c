@@ -24,6 +24,8 @@ static const struct cli_option rows[] = {
     CLI_ROWS_SIZE(options),
     {.name = "target", .letter = 't', .value = CLI_TEXT, .at = CLI_BUILD_AT(options, target),
      .metavar = "TARGET", .help = "cpu:native, or one of `yoloc --list-targets` that runs here"},
+    CLI_ROW_PRECISION(options),
+    CLI_ROW_PRECISION_FILE(options),
     CLI_ROW_LAYERS(options),
     {.name = "strip", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, strip),
      .help = "with -o: leave out the weights as they came"},

@@ -21,6 +21,8 @@ static const struct cli_option rows[] = {
      .fallback = "1", .help = "of the test picture"},
     {.name = "bound", .value = CLI_REAL, .at = AT(bound), .low = 0, .high = 1, .metavar = "X",
      .fallback = "1e-3", .help = "largest difference, relative to the mean size of a tensor's elements"},
+    CLI_ROW_PRECISION(options),
+    CLI_ROW_PRECISION_FILE(options),
     CLI_ROW_NO_FAST(options),
     CLI_ROW_CHECKED(options),
     CLI_ROWS_TRUST(options),

@@ -52,6 +52,8 @@ static void apply(yoloc_opts *o, const struct cli_build *b)
     o->dump_after = b->dump_after;
     o->time_passes = b->time_passes;
     o->keep_dir = b->keep;
+    o->precision = b->precision;
+    o->precision_file = b->precision_file;
 }
 
 /* Seconds of "30s", "500ms", "2m", "20"; below 0: none of these. */

@@ -18,6 +18,7 @@ struct cli_compiler {
 struct cli_build {
     const char *weights, *scale, *head, *target;
     const char *skip, *dump_after, *keep;
+    const char *precision, *precision_file;
     struct cli_size size;
     int nc, batch, layers, no_fast, checked, no_fuse, no_reuse, strip, allow_bad_crc, strict;
     int verify_each, pass_limit, time_passes;
@@ -74,6 +75,12 @@ struct cli_build {
 #define CLI_ROW_LAYERS(S) \
     {.name = "layers", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, layers), \
      .help = "add the output of every yaml row but the head's, as layer.I or layer.I.P"}
+#define CLI_ROW_PRECISION(S) \
+    {.name = "precision", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, precision), .metavar = "fp32|fp16|bf16", \
+     .help = "of values and weights inside the network (default fp32, or the module's own); sums, decoding and outputs are fp32"}
+#define CLI_ROW_PRECISION_FILE(S) \
+    {.name = "precision-file", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, precision_file), .metavar = "FILE", \
+     .help = "other precisions of some layers: lines of a layer's name (`*` stands for anything) and a precision"}
 #define CLI_ROW_NO_FAST(S) \
     {.name = "no-fast", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, no_fast), \
      .help = "generic code only, no fast kernel families"}

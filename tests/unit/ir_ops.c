@@ -158,6 +158,8 @@ static const struct op_case {
     {"image %u84", "!u8[n,h,w,3]"},
     {"image %x", "!u8[n,h,w,3]"},
     {"image %u8 {div=0}", "!div must be positive"},
+    {"image %u8 {dtype=f16}", "f16[2,3,16,12] nhwc"},
+    {"image %u8 {dtype=i8}", "!of a float type"},
     {"deconv2d %x, $up {stride=2,2}", "f32[2,3,32,24] nhwc"},
     {"deconv2d %n, $up, $b6 {stride=2,1 pad=1,0 grow=1,0 groups=2}", "f32[2,6,31,13] nchw"},
     {"deconv2d %deep, $up", "!weight must be [4, outputs"},
