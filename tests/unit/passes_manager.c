@@ -111,7 +111,7 @@ Test(passes_manager, whole_pipeline)
     cr_assert_str_eq(b.log->passes.text, order);
     cr_assert_str_eq(b.log->timed.text, order);
     cr_assert(!b.log->negative);
-    cr_assert_eq(b.log->unchanged, 3, "foldbn, constfold and focus have nothing to do here");
+    cr_assert_eq(b.log->unchanged, 4, "foldbn, constfold, focus and precision have nothing to do here");
     cr_assert_str_eq(b.log->last, text_of(f));
     cr_assert_eq(yir_verify(f, YIR_S_NOBN | YIR_S_LAYOUT | YIR_S_KERNELS | YIR_S_PLACES), 0);
     yir_arena_free(b.arena);
@@ -168,6 +168,7 @@ Test(passes_manager, limit)
         "inputs,foldbn,constfold,focus,simplify,layout,fuse,views,memplan,",
         "inputs,foldbn,constfold,focus,simplify,cse,layout,fuse,views,memplan,",
         "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,fuse,views,memplan,",
+        "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,either,fuse,views,memplan,",
         "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,either,precision,fuse,views,memplan,",
     };
     for (int n = 0; n < (int)YIR_COUNT(want); n++) {
