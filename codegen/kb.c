@@ -205,6 +205,16 @@ kv kb_fma(struct kb *b, kv x, kv y, kv z)
     return wide_op(b, KB_FMA, KB_F, KB_F, (kv[]){x, y, z}, 3);
 }
 
+kv kb_pick(struct kb *b, kv x, int lane)
+{
+    const struct kb_node *n = at(b, x);
+    YIR_ASSERT(lane >= 0 && lane < KB_MAX_LANES);
+    if (n->code == KB_SPLAT) return (kv){n->a};
+    if (n->lanes == 1) return x;
+    YIR_ASSERT(lane < n->lanes);
+    return record(b, (struct kb_node){.code = KB_PICK, .type = n->type, .lanes = 1, .a = x.id, .imm.i = lane});
+}
+
 static kv zip(struct kb *b, enum kb_code code, kv x, kv y)
 {
     YIR_ASSERT(b->lanes > 1);

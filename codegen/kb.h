@@ -152,6 +152,7 @@ kv kb_cos(struct kb *b, kv x);
 kv kb_flt(struct kb *b, kv x, kv y);
 kv kb_select(struct kb *b, kv cond, kv x, kv y);
 kv kb_wide(struct kb *b, kv x); /* x in each of b->lanes lanes */
+kv kb_pick(struct kb *b, kv x, int lane); /* one lane of it */
 kv kb_ziplo(struct kb *b, kv x, kv y); /* vectors of b->lanes lanes, interleaved */
 kv kb_ziphi(struct kb *b, kv x, kv y);
 kv kb_and(struct kb *b, kv x, kv y);

@@ -194,6 +194,10 @@ static void put_value(const struct draw *w, uint32_t id)
     case KB_GIVEN: yir_str_fmt(w->out, "g%d", (int)n->imm.i); return;
     case KB_LANE:
     case KB_SPLAT: put_value(w, n->a); return;
+    case KB_PICK:
+        put_value(w, n->a);
+        yir_str_fmt(w->out, "[%d]", (int)n->imm.i);
+        return;
     case KB_VAR: yir_str_fmt(w->out, "x%u", (unsigned)id); return;
     default: yir_str_fmt(w->out, n->type == KB_F ? "f%u" : n->type == KB_B ? "b%u" : "i%u", (unsigned)id); return;
     }
@@ -423,7 +427,7 @@ static void put_definition(const struct draw *w, uint32_t id)
 static bool is_silent(enum kb_code code)
 {
     return code == KB_IMM_F || code == KB_IMM_I || code == KB_UNIT || code == KB_AHEAD || code == KB_GIVEN || code == KB_LANE ||
-           code == KB_SPLAT;
+           code == KB_SPLAT || code == KB_PICK;
 }
 
 static void put_node(struct draw *w, uint32_t id)

@@ -153,6 +153,7 @@ static uint32_t step(struct eval *e, uint32_t id)
     case KB_ITOF:
         for (int l = 0; l < n->lanes; l++) e->reg[e->slot[id] + (size_t)l] = (double)(e->ireg[n->a] + l);
         break;
+    case KB_PICK: e->reg[e->slot[id]] = e->reg[e->slot[n->a] + (size_t)n->imm.i]; break;
     case KB_ZIPLO: run_zip(e, id, 0); break;
     case KB_ZIPHI: run_zip(e, id, n->lanes / 2); break;
     case KB_FTOI: e->ireg[id] = (int64_t)e->reg[e->slot[n->a]]; break;

@@ -35,6 +35,7 @@ static void print_node(struct yir_str *out, const struct kb *b, uint32_t id, int
     const uint32_t operand[] = {n->a, n->b, n->c};
     for (int k = 0; k < code_in[n->code]; k++) yir_str_fmt(out, " v%u", operand[k]);
     if (n->code == KB_IMM_F) yir_str_fmt(out, " %.17g", n->imm.f);
+    if (n->code == KB_PICK) yir_str_fmt(out, " %lld", (long long)n->imm.i);
     if (n->code == KB_GIVEN) yir_str_fmt(out, " %lld multiple %u", (long long)n->imm.i, n->c);
     if (n->code == KB_IMM_I) yir_str_fmt(out, " %lld", (long long)n->imm.i);
     if (n->code == KB_LOOP) yir_str_fmt(out, " step %lld", (long long)n->imm.i);
@@ -67,7 +68,7 @@ static void check_operands(const struct kb *b, uint32_t id, const uint32_t *open
         for (int i = 0; i < depth; i++) seen |= open[i] == o->scope;
         YIR_ASSERT(seen);
         YIR_ASSERT(o->type != KB_VOID);
-        YIR_ASSERT(o->lanes == 1 || o->lanes == n->lanes || n->code == KB_SET);
+        YIR_ASSERT(o->lanes == 1 || o->lanes == n->lanes || n->code == KB_SET || n->code == KB_PICK);
     }
 }
 

@@ -1,0 +1,10 @@
+/* What the families for GPUs share. */
+#ifndef CG_FAST_VEC_H
+#define CG_FAST_VEC_H
+
+#include "fast_conv.h"
+
+/* Cycles of a kernel of so many threads for an image, each of so many instructions; with the batch that the target is planned for. */
+double cg_gpu_cycles(const struct kb_target *t, double threads, double instructions);
+
+#endif
