@@ -48,6 +48,9 @@ bool cg_one_run(const struct yir_func *f, yir_ref r);
 /* The value lies in memory where this kernel reads it (not computed in place). */
 bool cg_in_memory(const struct yir_func *f, uint32_t kernel, yir_ref r);
 
+/* The value is in memory as one run of pixels, or point-wise in vectors from such; that of a head (fast_head.c). */
+bool cg_flat_source(const struct yir_func *f, uint32_t kernel, yir_ref x, int depth);
+
 /* Body for the channels [lo, hi) in vectors: once inside a loop over whole vectors, once for the rest. c is marked. */
 typedef void (*cg_channel_body)(struct kb *b, void *ctx, kv c);
 void cg_channels(struct kb *b, int64_t lo, int64_t hi, cg_channel_body body, void *ctx);

@@ -164,16 +164,15 @@ void emit_fast_head_dfl(struct kb *b, struct cg_kernel *k)
 
 /* --- flattening --------------------------------------------------------------------------------------------- */
 
-/* The value is in memory as one run of pixels, or point-wise in vectors from such. */
-static bool flat_source(const struct yir_func *f, uint32_t kernel, yir_ref x, int depth)
+bool cg_flat_source(const struct yir_func *f, uint32_t kernel, yir_ref x, int depth)
 {
     if (yir_kind(x) == YIR_WGT) return cg_adjacent(f, x);
     if (yir_kind(x) != YIR_VAL || cg_in_memory(f, kernel, x)) return readable(f, kernel, x);
     const struct yir_op *o = yir_opof(f, x);
     const struct yir_opinfo *info = yir_opinfo((enum yir_code)o->code);
-    if (info->cls != YIR_EW || !(info->traits & YIR_T_LANES) || depth > 16) return false;
+    if ((info->cls != YIR_EW && o->code != YIR_cast) || !(info->traits & YIR_T_LANES) || depth > 16) return false;
     for (int k = 0; k < o->nsrc; k++)
-        if (!flat_source(f, kernel, yir_src(f, yir_index(x), k), depth + 1)) return false;
+        if (!cg_flat_source(f, kernel, yir_src(f, yir_index(x), k), depth + 1)) return false;
     return true;
 }
 
@@ -182,7 +181,7 @@ bool guard_head_flat(const struct yir_func *f, uint32_t first, uint32_t last, co
     (void)first;
     if (t->lanes == 1 || f->op[last].code != YIR_flatten || !is_float(f, last)) return false;
     yir_ref x = yir_src(f, last, 0);
-    return flat_source(f, f->op[last].kernel, x, 0) && yir_desc(f, x)->layout == YIR_NHWC &&
+    return cg_flat_source(f, f->op[last].kernel, x, 0) && yir_desc(f, x)->layout == YIR_NHWC &&
            positions_adjacent(f, last, 2) && positions_of(f, x) >= t->lanes;
 }
 

@@ -231,9 +231,19 @@ void emit_fast_vec_dw(struct kb *b, struct cg_kernel *k)
 
 /* --- boxes from distributions --------------------------------------------------------------------------------- */
 
+/* Nothing but the last op is stored. */
+static bool only_last(const struct yir_func *f, uint32_t first, uint32_t last)
+{
+    for (uint32_t i = first; i < last; i++)
+        if (f->op[i].flags & YIR_F_STORED) return false;
+    return true;
+}
+
 bool guard_vec_dfl(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
 {
-    return t->sm && guard_head_dfl(f, first, last, t);
+    const struct yir_a_box *a = yir_attrs(f, last);
+    if (!t->sm || f->op[last].code != YIR_dfl_box || a->bins > MOST_BINS || !only_last(f, first, last)) return false;
+    return cg_is_float(yir_tdesc(f->types, f->op[last].type)->dtype) && cg_flat_source(f, f->op[last].kernel, yir_src(f, last, 0), 0);
 }
 
 size_t list_vec_dfl(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
@@ -248,7 +258,6 @@ size_t list_vec_dfl(const struct yir_func *f, uint32_t first, uint32_t last, con
 
 struct dfl {
     yir_ref x;
-    int mem;
     int64_t bins;
     kv n, p;
 };
@@ -261,8 +270,7 @@ static kv expectation(struct kb *b, const struct dfl *d, kv side)
         b->lanes = MOST_LANES;
         b->valid = (int)(d->bins - j < MOST_LANES ? d->bins - j : MOST_LANES);
         kv channel = kb_addi(b, first, j);
-        kv at = kb_address(b, d->x, (kv[]){d->n, kb_lane(b, channel), zero, d->p});
-        kv logits = kb_load(b, d->mem, at);
+        kv logits = kb_ref_at(b, d->x, (kv[]){d->n, kb_lane(b, channel), zero, d->p});
         for (int i = 0; i < b->valid; i++) v[j + i] = kb_pick(b, logits, i);
         b->lanes = b->valid = 1;
     }
@@ -285,7 +293,6 @@ void emit_fast_vec_dfl(struct kb *b, struct cg_kernel *k)
     struct dfl d = {.x = yir_src(b->f, k->last, 0), .bins = a->bins};
     const struct yir_tdesc *x = yir_desc(b->f, d.x);
     kv u, cells = kb_immi(b, x->dim[2] * x->dim[3]), width = kb_immi(b, x->dim[3]);
-    d.mem = kb_mem_value(b, d.x);
     cg_split_unit(b, 2 * x->dim[2] * x->dim[3], &d.n, &u);
     kv axis = kb_idiv(b, u, cells);
     d.p = kb_irem(b, u, cells);
@@ -312,7 +319,7 @@ void emit_fast_vec_dfl(struct kb *b, struct cg_kernel *k)
 
 bool guard_vec_flat(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
 {
-    return t->sm && guard_head_flat(f, first, last, t);
+    return t->sm && only_last(f, first, last) && guard_head_flat(f, first, last, t);
 }
 
 size_t list_vec_flat(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
