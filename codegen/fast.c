@@ -152,6 +152,34 @@ void cg_split_unit(struct kb *b, int64_t units, kv *n, kv *u)
     *u = kb_irem(b, unit, kb_immi(b, units));
 }
 
+bool cg_readable(const struct yir_func *f, uint32_t kernel, yir_ref x)
+{
+    return yir_kind(x) == YIR_VAL && cg_in_memory(f, kernel, x) && cg_adjacent(f, x) && cg_one_run(f, x);
+}
+
+/* In log2(lanes) steps that each rotate the bits of (row, lane) by one. */
+void cg_turn(struct kb *b, kv *v)
+{
+    int n = b->lanes;
+    kv next[KB_MAX_LANES];
+    for (int step = 1; step < n; step *= 2) {
+        for (int i = 0; i < n / 2; i++) {
+            next[2 * i] = kb_ziplo(b, v[i], v[i + n / 2]);
+            next[2 * i + 1] = kb_ziphi(b, v[i], v[i + n / 2]);
+        }
+        for (int i = 0; i < n; i++) v[i] = next[i];
+    }
+}
+
+kv cg_begin_block(struct kb *b, int64_t positions, kv *n)
+{
+    kv u;
+    int64_t lanes = b->target->lanes;
+    cg_split_unit(b, (positions + lanes - 1) / lanes, n, &u);
+    kv first = kb_muli(b, u, lanes);
+    return kb_imin(b, first, kb_immi(b, positions - lanes));
+}
+
 /* --- packing rows ------------------------------------------------------------------------------------------- */
 
 static int64_t packed_lines(const struct cg_window *w, int64_t rows)

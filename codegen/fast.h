@@ -51,6 +51,22 @@ bool cg_in_memory(const struct yir_func *f, uint32_t kernel, yir_ref r);
 /* The value is in memory as one run of pixels, or point-wise in vectors from such; that of a head (fast_head.c). */
 bool cg_flat_source(const struct yir_func *f, uint32_t kernel, yir_ref x, int depth);
 
+/* Positions of the map are one run of pixels with adjacent channels, in memory where the kernel reads it. */
+bool cg_readable(const struct yir_func *f, uint32_t kernel, yir_ref x);
+
+/* A placed float value as rows of adjacent elements at equal distances: a map's channels, or attention scores' keys. */
+struct cg_rows {
+    yir_ref x;
+    int64_t count, length, step; /* of an image; elements; elements from one row to the next */
+};
+bool cg_rows_of(const struct yir_func *f, yir_ref r, struct cg_rows *rows);
+
+/* Turns the square of lanes x lanes elements v[row]. */
+void cg_turn(struct kb *b, kv *v);
+
+/* Unit number to its first position, a vector of them a unit; the last block begins early rather than run over the end. */
+kv cg_begin_block(struct kb *b, int64_t positions, kv *n);
+
 /* Body for the channels [lo, hi) in vectors: once inside a loop over whole vectors, once for the rest. c is marked. */
 typedef void (*cg_channel_body)(struct kb *b, void *ctx, kv c);
 void cg_channels(struct kb *b, int64_t lo, int64_t hi, cg_channel_body body, void *ctx);

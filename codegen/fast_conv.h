@@ -2,9 +2,7 @@
 #ifndef CG_FAST_CONV_H
 #define CG_FAST_CONV_H
 
-#include "fast.h"
-
-enum { MAX_PIXELS = 24, MAX_VECTORS = 4 };
+#include "fast_sums.h"
 
 struct conv {
     const struct yir_func *f;

@@ -41,13 +41,6 @@ static struct direct direct_of(const struct conv *c)
 
 /* --- configurations ----------------------------------------------------------------------------------------- */
 
-/* Accumulators are vectors x pixels registers, beside the weights of one step and one input, unless inputs are memory operands. */
-static int64_t most_pixels(const struct kb_target *t, int vectors)
-{
-    int64_t most = (t->vregs - vectors - (t->mem_splat ? 0 : 1)) / vectors;
-    return most > MAX_PIXELS ? MAX_PIXELS : most;
-}
-
 /* Cycles of a block's main loop and its ends. Two multiply-adds and two loads a cycle, four cycles until a sum can be used again;
  * a block that leaves few registers over spills or waits (measured). */
 static double block_cycles(const struct direct *d, int vectors, int64_t pixels)
@@ -102,7 +95,7 @@ static void add_blocks(struct list *l, int64_t rows, int64_t parts)
 {
     const struct conv *c = &l->d.c;
     for (int v = 1; v <= MAX_VECTORS && (v == 1 || (int64_t)(v - 1) * c->lanes < c->co); v++) {
-        int64_t width = l->d.flat ? rows * c->ow : c->ow, high = most_pixels(c->t, v), low = (high + 1) / 2;
+        int64_t width = l->d.flat ? rows * c->ow : c->ow, high = cg_most_pixels(c->t, v), low = (high + 1) / 2;
         if (high < 2 && v > 1) continue;
         for (int64_t p = high; p >= low; p--) add_config(l, v, p < width ? p : width, rows, parts);
     }
@@ -195,26 +188,9 @@ static void accumulate(struct kb *b, const struct direct *d, int vectors, kv bas
     kv from = kb_iadd(b, base, row);
     kv row_weights = kb_muli(b, r, d->run * block);
     kv wr = kb_iadd(b, weights, row_weights);
-    kv j = kb_loop(b, kb_immi(b, 0), kb_immi(b, d->run), 1);
-    kv step = kb_muli(b, j, block);
-    kv at = kb_iadd(b, wr, step);
-    kv xj = kb_iadd(b, from, j);
-    kv w[MAX_VECTORS];
-    for (int v = 0; v < vectors; v++) {
-        kv wv = kb_addi(b, at, (int64_t)v * c->lanes);
-        w[v] = kb_load(b, d->mem_w, kb_lane(b, wv));
-        kb_ahead(b, d->mem_w, kb_addi(b, wv, CG_AHEAD * block));
-    }
-    for (int64_t p = 0; p < d->pixels; p++) {
-        kv xp = kb_addi(b, xj, p * c->win.stride[1] * d->step);
-        kv x = kb_load(b, d->mem_x, xp);
-        for (int v = 0; v < vectors; v++) {
-            kv old = kb_get(b, acc[p][v]);
-            kv sum = kb_fma(b, x, w[v], old);
-            kb_set(b, acc[p][v], sum);
-        }
-    }
-    kb_end(b);
+    const struct cg_sums sums = {.mem_x = d->mem_x, .mem_w = d->mem_w, .vectors = vectors, .last = c->lanes, .pixels = d->pixels,
+                                 .steps = d->run, .x_pixel = c->win.stride[1] * d->step, .x_step = 1, .w_step = block};
+    cg_add_products(b, &sums, from, wr, acc);
     kb_end(b);
 }
 

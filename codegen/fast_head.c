@@ -11,12 +11,6 @@ static bool positions_adjacent(const struct yir_func *f, uint32_t op, int axis)
     return f->place[op].stride[axis] == 1;
 }
 
-/* Positions are one run of pixels with adjacent channels, in memory where the kernel reads it. */
-static bool readable(const struct yir_func *f, uint32_t kernel, yir_ref x)
-{
-    return yir_kind(x) == YIR_VAL && cg_in_memory(f, kernel, x) && cg_adjacent(f, x) && cg_one_run(f, x);
-}
-
 static int64_t positions_of(const struct yir_func *f, yir_ref x)
 {
     const struct yir_tdesc *d = yir_desc(f, x);
@@ -28,30 +22,6 @@ static bool is_float(const struct yir_func *f, uint32_t op)
     return yir_tdesc(f->types, f->op[op].type)->dtype == YIR_F32;
 }
 
-/* Turns the square of lanes x lanes elements v[row], in log2(lanes) steps that each rotate the bits of (row, lane) by one. */
-static void turn(struct kb *b, kv *v)
-{
-    int n = b->lanes;
-    kv next[KB_MAX_LANES];
-    for (int step = 1; step < n; step *= 2) {
-        for (int i = 0; i < n / 2; i++) {
-            next[2 * i] = kb_ziplo(b, v[i], v[i + n / 2]);
-            next[2 * i + 1] = kb_ziphi(b, v[i], v[i + n / 2]);
-        }
-        for (int i = 0; i < n; i++) v[i] = next[i];
-    }
-}
-
-/* Unit number to its first position; the last block of a map begins early rather than run over the end. */
-static kv begin_block(struct kb *b, int64_t positions, kv *n)
-{
-    kv u;
-    int64_t lanes = b->target->lanes;
-    cg_split_unit(b, (positions + lanes - 1) / lanes, n, &u);
-    kv first = kb_muli(b, u, lanes);
-    return kb_imin(b, first, kb_immi(b, positions - lanes));
-}
-
 /* --- boxes from distributions ------------------------------------------------------------------------------- */
 
 bool guard_head_dfl(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
@@ -59,7 +29,7 @@ bool guard_head_dfl(const struct yir_func *f, uint32_t first, uint32_t last, con
     const struct yir_a_box *a = yir_attrs(f, last);
     if (t->lanes == 1 || first != last || f->op[last].code != YIR_dfl_box || !is_float(f, last)) return false;
     yir_ref x = yir_src(f, last, 0);
-    if (!readable(f, f->op[last].kernel, x) || !positions_adjacent(f, last, 2)) return false;
+    if (!cg_readable(f, f->op[last].kernel, x) || !positions_adjacent(f, last, 2)) return false;
     return a->bins <= MOST_BINS && positions_of(f, x) >= t->lanes && positions_of(f, x) <= MOST_POSITIONS;
 }
 
@@ -92,7 +62,7 @@ static void load_side(struct kb *b, const struct dfl *d, kv side, kv *v)
             kv at = kb_address(b, d->x, (kv[]){d->n, c, zero, p});
             square[i] = kb_load(b, d->mem, at);
         }
-        turn(b, square);
+        cg_turn(b, square);
         for (int i = 0; i < b->valid; i++) v[j + i] = square[i];
     }
     b->valid = b->lanes;
@@ -139,7 +109,7 @@ void emit_fast_head_dfl(struct kb *b, struct cg_kernel *k)
 {
     const struct yir_a_box *a = yir_attrs(b->f, k->last);
     struct dfl d = {.x = yir_src(b->f, k->last, 0), .bins = a->bins};
-    d.p0 = begin_block(b, positions_of(b->f, d.x), &d.n);
+    d.p0 = cg_begin_block(b, positions_of(b->f, d.x), &d.n);
     d.mem = kb_mem_value(b, d.x);
     b->lanes = b->valid = b->target->lanes;
     kv x, y;
@@ -167,7 +137,7 @@ void emit_fast_head_dfl(struct kb *b, struct cg_kernel *k)
 bool cg_flat_source(const struct yir_func *f, uint32_t kernel, yir_ref x, int depth)
 {
     if (yir_kind(x) == YIR_WGT) return cg_adjacent(f, x);
-    if (yir_kind(x) != YIR_VAL || cg_in_memory(f, kernel, x)) return readable(f, kernel, x);
+    if (yir_kind(x) != YIR_VAL || cg_in_memory(f, kernel, x)) return cg_readable(f, kernel, x);
     const struct yir_op *o = yir_opof(f, x);
     const struct yir_opinfo *info = yir_opinfo((enum yir_code)o->code);
     if ((info->cls != YIR_EW && o->code != YIR_cast) || !(info->traits & YIR_T_LANES) || depth > 16) return false;
@@ -176,13 +146,21 @@ bool cg_flat_source(const struct yir_func *f, uint32_t kernel, yir_ref x, int de
     return true;
 }
 
+/* The result's planes are dense: a flattened map, or one in logical order. */
+static bool planes(const struct yir_func *f, uint32_t op)
+{
+    const struct yir_tdesc *d = yir_tdesc(f->types, f->op[op].type);
+    if (f->op[op].code == YIR_flatten) return positions_adjacent(f, op, 2);
+    return f->op[op].code == YIR_cast && d->rank == 4 && d->layout == YIR_NCHW && positions_adjacent(f, op, 3) &&
+           f->place[op].stride[2] == d->dim[3];
+}
+
 bool guard_head_flat(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
 {
     (void)first;
-    if (t->lanes == 1 || f->op[last].code != YIR_flatten || !is_float(f, last)) return false;
+    if (t->lanes == 1 || !is_float(f, last) || !planes(f, last)) return false;
     yir_ref x = yir_src(f, last, 0);
-    return cg_flat_source(f, f->op[last].kernel, x, 0) && yir_desc(f, x)->layout == YIR_NHWC &&
-           positions_adjacent(f, last, 2) && positions_of(f, x) >= t->lanes;
+    return cg_flat_source(f, f->op[last].kernel, x, 0) && yir_desc(f, x)->layout == YIR_NHWC && positions_of(f, x) >= t->lanes;
 }
 
 size_t list_head_flat(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t,
@@ -199,6 +177,16 @@ struct flat {
     kv n, lo, hi; /* image; positions of the unit */
 };
 
+/* Channel and position in the result's planes; position carries the lanes. */
+static void store_plane(struct kb *b, const struct flat *s, kv channel, kv position, kv v)
+{
+    yir_ref r = yir_mkref(YIR_VAL, s->op);
+    kv zero = kb_immi(b, 0);
+    kv plane = kb_address(b, r, (kv[]){s->n, channel, zero, zero});
+    kv to = kb_iadd(b, plane, position);
+    kb_store(b, kb_mem_value(b, r), to, v);
+}
+
 /* Neighbouring squares of the same channels follow one another: the results of a few channels at a time are streams that
  * caches fetch ahead of the stores. */
 static void flat_channels(struct kb *b, void *ctx, kv c)
@@ -212,14 +200,14 @@ static void flat_channels(struct kb *b, void *ctx, kv c)
         kv value = kb_ref_at(b, s->x, (kv[]){s->n, c, zero, p});
         v[i] = kb_wide(b, value);
     }
-    turn(b, v);
+    cg_turn(b, v);
     kv first = kb_unmarked(b, c);
     kv at = kb_lane(b, p0);
     int channels = b->valid;
     b->valid = b->lanes;
     for (int i = 0; i < channels; i++) {
         kv channel = kb_addi(b, first, i);
-        kb_store_op(b, s->op, (kv[]){s->n, channel, at}, v[i]);
+        store_plane(b, s, channel, at, v[i]);
     }
     b->valid = channels;
     kb_end(b);
@@ -248,7 +236,6 @@ bool guard_head_rows(const struct yir_func *f, uint32_t first, uint32_t last, co
     enum yir_code code = (enum yir_code)f->op[last].code;
     if (t->lanes == 1 || first != last || !is_float(f, last)) return false;
     if (code != YIR_anchor_box && code != YIR_anchor_raw && code != YIR_x_box) return false;
-    if (code == YIR_anchor_box && ((const struct yir_a_anchor *)yir_attrs(f, last))->plain) return false;
     for (int k = 1; k < f->op[last].nsrc; k++)
         if (yir_kind(yir_src(f, last, k)) != YIR_WGT) return false;
     yir_ref x = yir_src(f, last, 0);
@@ -270,6 +257,7 @@ struct row {
     yir_ref x;
     int mem;
     int64_t channels, height, width;   /* of a row; of the map */
+    int64_t plain;                     /* channels at the end of a row that stay as they are */
     double stride;
     kv n, anchor, y, cx;               /* indexes */
     kv column, line, side[2];          /* F: the cell, the anchor's sides */
@@ -329,7 +317,12 @@ static kv row_value(struct kb *b, const struct row *r, kv c)
     kv from = source_channel(b, r, c);
     kv at = kb_address(b, r->x, (kv[]){r->n, from, r->y, r->cx});
     kv v = kb_load(b, r->mem, at);
-    return r->code == YIR_anchor_box ? kb_sigmoid(b, v) : v;
+    if (r->code != YIR_anchor_box) return v;
+    kv share = kb_sigmoid(b, v);
+    if (!r->plain) return share;
+    kv number = kb_itof(b, c);
+    kv decoded = kb_flt(b, number, kb_immf(b, (double)(r->channels - r->plain) - 0.5));
+    return kb_select(b, decoded, share, v);
 }
 
 static void row_rest(struct kb *b, void *ctx, kv c)
@@ -371,6 +364,7 @@ void emit_fast_head_rows(struct kb *b, struct cg_kernel *k)
     r.width = x->dim[3];
     if (r.code == YIR_x_box) r.stride = ((const struct yir_a_stride *)yir_attrs(f, r.op))->stride;
     else r.stride = ((const struct yir_a_anchor *)yir_attrs(f, r.op))->stride;
+    if (r.code == YIR_anchor_box) r.plain = ((const struct yir_a_anchor *)yir_attrs(f, r.op))->plain;
     kv u;
     cg_split_unit(b, x->dim[1] / r.channels * r.height, &r.n, &u); /* one row of the map for one anchor */
     r.anchor = kb_idiv(b, u, kb_immi(b, r.height));

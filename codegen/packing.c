@@ -23,6 +23,7 @@ int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t ar
     if (p == KB_PACK_MMA) return mma_packed_elems(d, arg);
     if (p == KB_PACK_WINO2) return round_up(d->dim[0], arg) * d->dim[1] * 16;
     if (p == KB_PACK_WINO4) return round_up(d->dim[0], arg) * d->dim[1] * 36;
+    if (p == KB_PACK_DECONV) return round_up(d->dim[1], arg) * (yir_numel(d) / d->dim[1]);
     return round_up(d->dim[0], arg) * (yir_numel(d) / d->dim[0]);
 }
 
@@ -50,6 +51,17 @@ static void pack_dw(const struct yir_tdesc *d, const char *in, size_t size, int3
     for (int64_t i = 0; i < c; i++)
         for (int64_t t = 0; t < taps; t++)
             memcpy(out + (size_t)(t * wide + i) * size, in + (size_t)(i * taps + t) * size, size);
+}
+
+static void pack_deconv(const struct yir_tdesc *d, const char *in, size_t size, int32_t block, char *out)
+{
+    int64_t ci = d->dim[0], co = d->dim[1], taps = d->dim[2] * d->dim[3], wide = round_up(co, block);
+    for (int64_t c = 0; c < ci; c++)
+        for (int64_t o = 0; o < co; o++)
+            for (int64_t t = 0; t < taps; t++) {
+                int64_t to = t * wide * ci + (o / block * ci + c) * block + o % block;
+                memcpy(out + (size_t)to * size, in + (size_t)((c * co + o) * taps + t) * size, size);
+            }
 }
 
 /* G of F(m x m, 3 x 3), m + 2 rows; points 0, 1, -1, infinity, and 2, -2 for m = 4. */
@@ -128,5 +140,6 @@ void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int
     case KB_PACK_WINO4: pack_wino(d, data, arg, 6, points4, out); break;
     case KB_PACK_MMA: pack_mma(d, data, arg, out); break;
     case KB_PACK_DW: pack_dw(d, data, size, arg, out); break;
+    case KB_PACK_DECONV: pack_deconv(d, data, size, arg, out); break;
     }
 }

@@ -18,6 +18,30 @@ static const struct cg_target targets[] = {
 
 enum { L4 = 1, L8 = 2, L16 = 4, ALL = 7 };
 
+#define HEADS "in  %x : f32[2,90,4,6] nchw\n%1 = leaky %x {slope=2} : f32[2,90,4,6] nchw\n"
+
+/* All of an attention: channels of a head's parts are no whole vectors; nor are keys. */
+#define ATTENTION                                                                                                                  \
+    HEADS "%2 = attn_scores %1, %1 {heads=2 dim=11 qat=1 kat=13 scale=0.3} : f32[2,4,6,2,24]\n%3 = lse %2 {axis=4} : f32[2,4,6,2,1]\n" \
+          "%4 = softmax %2, %3 {axis=4} : f32[2,4,6,2,24]\n%5 = attn_mix %4, %1 {dim=19 at=25} : f32[2,38,4,6] nchw\n"                 \
+          "%6 = silu %5 : f32[2,38,4,6] nchw\nout y = %6\n"
+
+/* Queries that meet the keys of their area alone. */
+#define AREAS                                                                                                                       \
+    "in  %x : f32[1,90,8,10] nchw\n%1 = leaky %x {slope=2} : f32[1,90,8,10] nchw\n"                                                \
+    "%2 = attn_scores %1, %1 {heads=3 dim=10 kat=10 areas=4 scale=0.3} : f32[1,8,10,3,20]\n%3 = lse %2 {axis=4} : f32[1,8,10,3,1]\n" \
+    "%4 = softmax %2, %3 {axis=4} : f32[1,8,10,3,20]\n%5 = attn_mix %4, %1 {dim=10 at=20 areas=4} : f32[1,30,8,10] nchw\nout y = %5\n"
+
+#define FEW_KEYS                                                                                                           \
+    "in  %x : f32[1,24,4,6] nchw\nin  %t : f32[1,24,3,3] nchw\n%1 = relu %x : f32[1,24,4,6] nchw\n%2 = relu %t : f32[1,24,3,3] nchw\n" \
+    "%3 = attn_scores %1, %2 {heads=4 dim=6 scale=0.5} : f32[1,4,6,4,9]\n%4 = lse %3 {axis=4} : f32[1,4,6,4,1]\n"           \
+    "%5 = softmax %3, %4 {axis=4} : f32[1,4,6,4,9]\n%6 = attn_mix %5, %2 {dim=3 at=2} : f32[1,12,4,6] nchw\nout y = %6\n"
+
+/* Nothing along the innermost dimension. */
+#define OTHER_AXIS                                                                                                        \
+    "in  %x : f32[1,8,4,6] nchw\n%1 = relu %x : f32[1,8,4,6] nchw\n%2 = lse %1 {axis=2} : f32[1,8,1,6] nchw\n"             \
+    "%3 = softmax %1, %2 {axis=2} : f32[1,8,4,6] nchw\nout y = %3\n"
+
 /* The family offers itself for a kernel of the function for the targets named, and for none of the rest. */
 static const struct row {
     const char *family;
@@ -111,6 +135,63 @@ static const struct row {
      "in  %x : f32[1,5,8,7] nchw\n%1 = maxpool %x {kernel=3,3 pad=1,1,1,1} : f32[1,5,8,7] nchw\n"
      "%2 = maxpool %1 {kernel=5,5 pad=2,2,2,2} : f32[1,5,8,7] nchw\n%3 = silu %2 : f32[1,5,8,7] nchw\n"
      "%4 = maxpool %3 {kernel=3,3 pad=1,1,1,1} : f32[1,5,8,7] nchw\nout y = %4\n"},
+    {"deconv", ALL, /* channels are no whole vectors; an op after it */
+     "in  %x : f32[2,7,5,6] nchw\nw   $k : f32[7,21,2,3] oihw\nw   $b : f32[21]\n%1 = relu %x : f32[2,7,5,6] nchw\n"
+     "%2 = deconv2d %1, $k, $b {stride=2,3} : f32[2,21,10,18] nchw\n%3 = silu %2 : f32[2,21,10,18] nchw\nout y = %3\n"},
+    {"deconv", ALL, /* no bias; fewer channels than lanes; one column */
+     "in  %x : f32[1,16,3,1] nchw\nw   $k : f32[16,3,2,2] oihw\n%1 = relu %x : f32[1,16,3,1] nchw\n"
+     "%2 = deconv2d %1, $k {stride=2,2} : f32[1,3,6,2] nchw\nout y = %2\nout z = %1\n"},
+    {"deconv", ALL, /* more blocks than one */
+     "in  %x : f32[1,5,2,30] nchw\nw   $k : f32[5,150,2,2] oihw\n%1 = relu %x : f32[1,5,2,30] nchw\n"
+     "%2 = deconv2d %1, $k {stride=2,2} : f32[1,150,4,60] nchw\nout y = %2\n"},
+    {"deconv", 0, /* windows overlap */
+     "in  %x : f32[1,16,3,4] nchw\nw   $k : f32[16,8,4,4] oihw\n%1 = relu %x : f32[1,16,3,4] nchw\n"
+     "%2 = deconv2d %1, $k {stride=2,2 pad=1,1} : f32[1,8,6,8] nchw\nout y = %2\n"},
+    {"deconv", 0, /* groups */
+     "in  %x : f32[1,16,3,4] nchw\nw   $k : f32[16,1,2,2] oihw\n%1 = relu %x : f32[1,16,3,4] nchw\n"
+     "%2 = deconv2d %1, $k {stride=2,2 groups=16} : f32[1,16,6,8] nchw\nout y = %2\n"},
+    {"attn_dot", ALL, ATTENTION},
+    {"attn_dot", ALL, AREAS},
+    {"attn_dot", L4 | L8, FEW_KEYS},
+    {"attn_dot", 0, OTHER_AXIS},
+    {"attn_mix", ALL, ATTENTION},
+    {"attn_mix", ALL, AREAS},
+    {"attn_mix", ALL, FEW_KEYS},
+    {"attn_mix", 0, /* weighted values that are no row of their own */
+     "in  %x : f32[1,8,3,4] nchw\nin  %w : f32[1,3,4,2,12]\n%1 = relu %x : f32[1,8,3,4] nchw\n"
+     "%2 = attn_mix %w, %1 {dim=4} : f32[1,8,3,4] nchw\nout y = %2\n"},
+    {"row_sums", ALL, ATTENTION},
+    {"row_sums", ALL, AREAS},
+    {"row_soft", ALL, ATTENTION},
+    {"row_soft", ALL, FEW_KEYS},
+    {"row_soft", 0, OTHER_AXIS},
+    {"row_sums", 0, OTHER_AXIS},
+    {"row_sums", ALL, /* over part of the channels */
+     "in  %x : f32[2,37,4,7] nchw\n%1 = relu %x : f32[2,37,4,7] nchw\n%2 = slice %1 {start=5 count=12} : f32[2,12,4,7] nchw\n"
+     "%3 = lse %2 {axis=1} : f32[2,1,4,7] nchw\n%4 = softmax %2, %3 {axis=1} : f32[2,12,4,7] nchw\nout y = %4\nout z = %1\n"},
+    {"row_sums", ALL,
+     "in  %x : f32[2,37,4,7] nchw\nw   $g : f32[37]\nw   $b : f32[37]\n%1 = relu %x : f32[2,37,4,7] nchw\n"
+     "%2 = moments %1 {eps=1e-05} : f32[2,2,4,7] nchw\n%3 = layernorm %1, %2, $g, $b : f32[2,37,4,7] nchw\nout y = %3\n"},
+    {"row_sums", ALL,
+     "in  %x : f32[2,37,4,7] nchw\n%1 = leaky %x {slope=2} : f32[2,37,4,7] nchw\n%2 = rnorm %1 : f32[2,1,4,7] nchw\n"
+     "%3 = peak %1 : f32[2,1,4,7] nchw\nout y = %2\nout z = %3\n"},
+    {"row_sums", L4 | L8, /* fewer rows than sixteen lanes */
+     "in  %x : f32[1,37,3,3] nchw\n%1 = relu %x : f32[1,37,3,3] nchw\n%2 = peak %1 : f32[1,1,3,3] nchw\nout y = %2\n"},
+    {"attn_peak", ALL, /* heads; the last block of keys and of queries starts early */
+     "in  %x : f32[2,40,5,7] nchw\nin  %t : f32[2,48,5,1] nchw\n%1 = relu %x : f32[2,40,5,7] nchw\n%2 = leaky %t {slope=2} : f32[2,48,5,1] nchw\n"
+     "%3 = attn_peak %1, %2 {heads=2 dim=17 qat=3 kat=7 scale=0.5} : f32[2,2,5,7] nchw\nout y = %3\n"},
+    {"attn_peak", L4, /* few queries */
+     "in  %x : f32[1,8,1,7] nchw\nin  %t : f32[1,8,20,1] nchw\n%1 = relu %x : f32[1,8,1,7] nchw\n%2 = relu %t : f32[1,8,20,1] nchw\n"
+     "%3 = attn_peak %1, %2 {dim=8} : f32[1,1,1,7] nchw\nout y = %3\n"},
+    {"attn_dot", ALL, /* contrast, with an op after it */
+     "in  %x : f32[2,20,5,7] nchw\nin  %t : f32[2,20,37,1] nchw\nw   $a : f32[1]\nw   $b : f32[1]\n%1 = relu %x : f32[2,20,5,7] nchw\n"
+     "%2 = leaky %t {slope=2} : f32[2,20,37,1] nchw\n%3 = contrast %1, %2, $a, $b : f32[2,37,5,7] nchw\n"
+     "%4 = sigmoid %3 : f32[2,37,5,7] nchw\nout y = %4\n"},
+    {"head_rows", ALL, /* the last channels of a row stay as they are */
+     "in  %x : f32[2,111,3,4] nchw\nw   $a : f32[3,2]\n%1 = relu %x : f32[2,111,3,4] nchw\n"
+     "%2 = anchor_box %1, $a {na=3 stride=16 plain=19} : f32[2,36,37]\nout y = %2\n"},
+    {"head_flat", ALL, /* a map given out in planes */
+     "in  %x : f32[2,19,6,7] nchw\n%1 = relu %x : f32[2,19,6,7] nchw\n%2 = maxpool %1 {kernel=3,3 pad=1,1,1,1} : f32[2,19,6,7] nchw\nout y = %2\n"},
     {"head_dfl", ALL, /* 63 positions: the last block begins early */
      "in  %x : f32[2,64,7,9] nchw\n%1 = relu %x : f32[2,64,7,9] nchw\n"
      "%2 = dfl_box %1 {bins=16 stride=8} : f32[2,4,63]\nout y = %2\n"},
