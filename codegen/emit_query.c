@@ -209,25 +209,33 @@ static kv sample_at(struct kb *b, const struct site *s, kv n, kv query, kv offse
     return kb_fma(b, share, size, middle);
 }
 
-kv emit_deform(struct kb *b, const struct site *s, const kv *ix)
+void kb_deform_sums(struct kb *b, const struct site *s, kv n, kv head, kv query, const kv *channel, int count, kv *sum)
 {
     const struct yir_a_deform *a = kb_attr(s);
     kv zero = kb_immi(b, 0);
-    kv head = kb_idiv(b, ix[1], kb_immi(b, kb_desc(s, 0)->dim[1] / a->heads));
     kv heads_before = kb_muli(b, head, a->levels);
     kv group = kb_addi(b, heads_before, a->level);
     kv first = kb_muli(b, group, a->points);
-    kv sum = kb_var(b, kb_immf(b, 0.0));
+    for (int i = 0; i < count; i++) sum[i] = kb_var(b, kb_wide(b, kb_immf(b, 0.0)));
     kv p = kb_loop(b, zero, kb_immi(b, a->points), 1);
     kv point = kb_iadd(b, first, p);
     kv offsets = kb_muli(b, point, 2);
-    kv x = sample_at(b, s, ix[0], ix[2], offsets, 0);
-    kv y = sample_at(b, s, ix[0], ix[2], offsets, 1);
-    kv v = sample(b, s, ix[0], ix[1], x, y);
-    kv weight = kb_arg(b, s, 3, (kv[]){ix[0], point, ix[2], zero});
-    kv old = kb_get(b, sum);
-    kv more = kb_fma(b, v, weight, old);
-    kb_set(b, sum, more);
+    kv x = sample_at(b, s, n, query, offsets, 0);
+    kv y = sample_at(b, s, n, query, offsets, 1);
+    kv weight = kb_arg(b, s, 3, (kv[]){n, point, query, zero});
+    for (int i = 0; i < count; i++) {
+        kv v = sample(b, s, n, channel[i], x, y);
+        kv old = kb_get(b, sum[i]);
+        kb_set(b, sum[i], kb_fma(b, v, weight, old));
+    }
     kb_end(b);
-    return kb_get(b, sum);
+    for (int i = 0; i < count; i++) sum[i] = kb_get(b, sum[i]);
+}
+
+kv emit_deform(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_deform *a = kb_attr(s);
+    kv head = kb_idiv(b, ix[1], kb_immi(b, kb_desc(s, 0)->dim[1] / a->heads)), sum;
+    kb_deform_sums(b, s, ix[0], head, ix[2], &ix[1], 1, &sum);
+    return sum;
 }

@@ -48,21 +48,27 @@ struct dfl {
     kv n, p0; /* image, first position of the block */
 };
 
+/* v[i]: channel i of the vector c (marked, as many as are valid) at the block's positions. */
+static void load_square(struct kb *b, const struct dfl *d, kv c, kv *v)
+{
+    kv zero = kb_immi(b, 0);
+    for (int i = 0; i < b->lanes; i++) {
+        kv p = kb_addi(b, d->p0, i);
+        kv at = kb_address(b, d->x, (kv[]){d->n, c, zero, p});
+        v[i] = kb_load(b, d->mem, at);
+    }
+    cg_turn(b, v);
+}
+
 /* v[bin]: the logits of one side (an index) at the block's positions. */
 static void load_side(struct kb *b, const struct dfl *d, kv side, kv *v)
 {
-    kv first = kb_muli(b, side, d->bins), zero = kb_immi(b, 0);
+    kv first = kb_muli(b, side, d->bins);
     for (int64_t j = 0; j < d->bins; j += b->lanes) {
         b->valid = (int)(d->bins - j < b->lanes ? d->bins - j : b->lanes);
         kv channel = kb_addi(b, first, j);
-        kv c = kb_lane(b, channel);
         kv square[KB_MAX_LANES];
-        for (int i = 0; i < b->lanes; i++) {
-            kv p = kb_addi(b, d->p0, i);
-            kv at = kb_address(b, d->x, (kv[]){d->n, c, zero, p});
-            square[i] = kb_load(b, d->mem, at);
-        }
-        cg_turn(b, square);
+        load_square(b, d, kb_lane(b, channel), square);
         for (int i = 0; i < b->valid; i++) v[j + i] = square[i];
     }
     b->valid = b->lanes;
@@ -130,6 +136,134 @@ void emit_fast_head_dfl(struct kb *b, struct cg_kernel *k)
     store_box(b, k->last, &d, far_side, a->corners ? high : size, (double)a->stride);
     kb_end(b);
     b->lanes = b->valid = 1;
+}
+
+/* --- turned boxes ------------------------------------------------------------------------------------------- */
+
+bool guard_head_obb(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
+{
+    if (t->lanes == 1 || first != last || f->op[last].code != YIR_obb_box || !is_float(f, last)) return false;
+    const struct yir_a_box *a = yir_attrs(f, last);
+    yir_ref x = yir_src(f, last, 0), angle = yir_src(f, last, 1);
+    if (!cg_readable(f, f->op[last].kernel, x) || !cg_readable(f, f->op[last].kernel, angle)) return false;
+    return f->place[yir_index(angle)].stride[3] == 1 && positions_adjacent(f, last, 2) && a->bins <= MOST_BINS &&
+           positions_of(f, x) >= t->lanes && positions_of(f, x) <= MOST_POSITIONS;
+}
+
+size_t list_head_obb(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
+                     size_t most)
+{
+    (void)most;
+    return cg_list_one(f, first, last, t, 16.0 * ((const struct yir_a_box *)yir_attrs(f, last))->bins + 20, out);
+}
+
+/* Middle of the turned box along both axes: the cell's, and half of what the sides differ by, turned. */
+static void turned_middle(struct kb *b, const struct dfl *d, kv angle, const kv *side, kv *middle)
+{
+    kv x, y, half = kb_immf(b, 0.5);
+    cells(b, d->p0, yir_desc(b->f, d->x)->dim[3], &x, &y);
+    kv right = kb_fsub(b, side[2], side[0]);
+    kv xf = kb_fmul(b, right, half);
+    kv down = kb_fsub(b, side[3], side[1]);
+    kv yf = kb_fmul(b, down, half);
+    kv cosine = kb_cos(b, angle);
+    kv sine = kb_sin(b, angle);
+    kv yf_sine = kb_fmul(b, yf, sine);
+    kv xf_cosine = kb_fmul(b, xf, cosine);
+    kv dx = kb_fsub(b, xf_cosine, yf_sine);
+    kv yf_cosine = kb_fmul(b, yf, cosine);
+    kv xf_sine = kb_fmul(b, xf, sine);
+    kv dy = kb_fadd(b, xf_sine, yf_cosine);
+    kv column = kb_fadd(b, x, half);
+    kv row = kb_fadd(b, y, half);
+    middle[0] = kb_fadd(b, column, dx);
+    middle[1] = kb_fadd(b, row, dy);
+}
+
+void emit_fast_head_obb(struct kb *b, struct cg_kernel *k)
+{
+    const struct yir_a_box *a = yir_attrs(b->f, k->last);
+    struct dfl d = {.x = yir_src(b->f, k->last, 0), .bins = a->bins};
+    yir_ref turned = yir_src(b->f, k->last, 1);
+    kv side[4], v[4], zero = kb_immi(b, 0);
+    d.p0 = cg_begin_block(b, positions_of(b->f, d.x), &d.n);
+    d.mem = kb_mem_value(b, d.x);
+    b->lanes = b->valid = b->target->lanes;
+    for (int i = 0; i < 4; i++) side[i] = expectation(b, &d, kb_immi(b, i));
+    kv at = kb_address(b, turned, (kv[]){d.n, zero, zero, d.p0});
+    kv angle = kb_load(b, kb_mem_value(b, turned), kb_lane(b, at));
+    turned_middle(b, &d, angle, side, v);
+    v[2] = kb_fadd(b, side[0], side[2]);
+    v[3] = kb_fadd(b, side[1], side[3]);
+    for (int i = 0; i < 4; i++) store_box(b, k->last, &d, kb_immi(b, i), v[i], (double)a->stride);
+    b->lanes = b->valid = 1;
+}
+
+/* --- keypoints ---------------------------------------------------------------------------------------------- */
+
+bool guard_head_points(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
+{
+    if (t->lanes == 1 || first != last || f->op[last].code != YIR_points || !is_float(f, last)) return false;
+    yir_ref x = yir_src(f, last, 0);
+    return cg_readable(f, f->op[last].kernel, x) && positions_adjacent(f, last, 2) && positions_of(f, x) >= t->lanes &&
+           positions_of(f, x) <= MOST_POSITIONS;
+}
+
+size_t list_head_points(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
+                        size_t most)
+{
+    (void)most;
+    return cg_list_one(f, first, last, t, 24, out);
+}
+
+struct points {
+    const struct yir_a_points *a;
+    uint32_t op;
+    struct dfl d;
+    kv x, y; /* of the block's cells, with the shift */
+};
+
+/* A number of the block's positions: x, y, or what says whether the point is seen. */
+static kv point_value(struct kb *b, const struct points *p, kv channel, kv raw)
+{
+    kv number = kb_irem(b, channel, kb_immi(b, p->a->dims));
+    kv is_y = kb_ieq(b, number, kb_immi(b, 1));
+    kv start = kb_select(b, is_y, p->y, p->x);
+    kv place = kb_fma(b, raw, kb_immf(b, (double)p->a->scale), start);
+    kv pixels = kb_fmul(b, place, kb_immf(b, (double)p->a->stride));
+    if (p->a->dims == 2) return pixels;
+    kv seen = kb_sigmoid(b, raw);
+    kv is_seen = kb_ieq(b, number, kb_immi(b, 2));
+    return kb_select(b, is_seen, seen, pixels);
+}
+
+static void point_channels(struct kb *b, void *ctx, kv c)
+{
+    const struct points *p = ctx;
+    int channels = b->valid;
+    kv v[KB_MAX_LANES];
+    load_square(b, &p->d, c, v);
+    b->valid = b->lanes;
+    for (int i = 0; i < channels; i++) {
+        kv channel = kb_addi(b, kb_unmarked(b, c), i);
+        kv value = point_value(b, p, channel, v[i]);
+        kb_store_op(b, p->op, (kv[]){p->d.n, channel, kb_lane(b, p->d.p0)}, value);
+    }
+    b->valid = channels;
+}
+
+void emit_fast_head_points(struct kb *b, struct cg_kernel *k)
+{
+    struct points p = {.a = yir_attrs(b->f, k->last), .op = k->last, .d = {.x = yir_src(b->f, k->last, 0)}};
+    const struct yir_tdesc *d = yir_desc(b->f, p.d.x);
+    p.d.p0 = cg_begin_block(b, positions_of(b->f, p.d.x), &p.d.n);
+    p.d.mem = kb_mem_value(b, p.d.x);
+    b->lanes = b->valid = b->target->lanes;
+    kv x, y, shift = kb_immf(b, (double)p.a->shift);
+    cells(b, p.d.p0, d->dim[3], &x, &y);
+    p.x = kb_fadd(b, x, shift);
+    p.y = kb_fadd(b, y, shift);
+    cg_channels(b, 0, d->dim[1], point_channels, &p);
 }
 
 /* --- flattening --------------------------------------------------------------------------------------------- */

@@ -25,6 +25,9 @@ kv kb_inside(struct kb *b, kv x, int64_t size);
 kv kb_sigmoid(struct kb *b, kv x);
 kv kb_pixel(struct kb *b, kv pixel, const struct yir_a_image *a); /* what a byte of a picture stands for */
 
+/* Sums of deformable attention for `count` channels of a head (vectors of them where marked). */
+void kb_deform_sums(struct kb *b, const struct site *s, kv n, kv head, kv query, const kv *channel, int count, kv *sum);
+
 static inline const void *kb_attr(const struct site *s)
 {
     return yir_attrs(s->f, s->op);

@@ -192,6 +192,30 @@ static const struct row {
      "%2 = anchor_box %1, $a {na=3 stride=16 plain=19} : f32[2,36,37]\nout y = %2\n"},
     {"head_flat", ALL, /* a map given out in planes */
      "in  %x : f32[2,19,6,7] nchw\n%1 = relu %x : f32[2,19,6,7] nchw\n%2 = maxpool %1 {kernel=3,3 pad=1,1,1,1} : f32[2,19,6,7] nchw\nout y = %2\n"},
+    {"head_obb", ALL, /* 63 positions: the last block begins early */
+     "in  %x : f32[2,64,7,9] nchw\nin  %t : f32[2,1,7,9] nchw\n%1 = relu %x : f32[2,64,7,9] nchw\n%2 = leaky %t {slope=2} : f32[2,1,7,9] nchw\n"
+     "%3 = obb_box %1, %2 {bins=16 stride=8} : f32[2,4,63]\nout y = %3\n"},
+    {"head_obb", 0, /* angles between other channels */
+     "in  %x : f32[1,68,5,5] nchw\n%1 = relu %x : f32[1,68,5,5] nchw\n%2 = slice %1 {count=64} : f32[1,64,5,5] nchw\n"
+     "%3 = slice %1 {start=65 count=1} : f32[1,1,5,5] nchw\n%4 = obb_box %2, %3 {bins=16 stride=8} : f32[1,4,25]\nout y = %4\n"},
+    {"head_points", ALL, /* three numbers a point; channels are no whole vectors */
+     "in  %x : f32[2,51,7,9] nchw\n%1 = relu %x : f32[2,51,7,9] nchw\n"
+     "%2 = points %1 {dims=3 scale=2 shift=0.25 stride=8} : f32[2,51,63]\nout y = %2\n"},
+    {"head_points", L4 | L8, /* nine positions; two numbers a point */
+     "in  %x : f32[1,8,3,3] nchw\n%1 = leaky %x {slope=2} : f32[1,8,3,3] nchw\n"
+     "%2 = points %1 {dims=2 scale=2 stride=16} : f32[1,8,9]\nout y = %2\n"},
+    {"query_rank", ALL, /* many ties; more blocks than one */
+     "in  %x : f32[2,1,9,17] nchw\n%1 = relu %x : f32[2,1,9,17] nchw\n%2 = rank %1 : f32[2,1,9,17] nchw\n"
+     "%3 = order %2 {count=37} : f32[2,1,37,1] nchw\nout y = %3\nout z = %2\n"},
+    {"query_rank", L4, /* seven elements */
+     "in  %x : f32[1,1,1,7] nchw\n%1 = relu %x : f32[1,1,1,7] nchw\n%2 = rank %1 : f32[1,1,1,7] nchw\nout y = %2\n"},
+    {"query_deform", ALL, /* two heads; samples outside the map */
+     "in  %v : f32[2,96,5,7] nchw\nin  %b : f32[2,4,6,1] nchw\nin  %o : f32[2,24,6,1] nchw\nin  %w : f32[2,12,6,1] nchw\n"
+     "%1 = relu %v : f32[2,96,5,7] nchw\n%2 = deform %1, %b, %o, %w {heads=2 levels=2 level=1 points=3} : f32[2,96,6,1] nchw\n"
+     "%3 = relu %2 : f32[2,96,6,1] nchw\nout y = %3\n"},
+    {"query_deform", L4 | L8, /* a head's channels are half a vector */
+     "in  %v : f32[1,16,5,7] nchw\nin  %b : f32[1,4,6,1] nchw\nin  %o : f32[1,8,6,1] nchw\nin  %w : f32[1,4,6,1] nchw\n"
+     "%1 = relu %v : f32[1,16,5,7] nchw\n%2 = deform %1, %b, %o, %w {heads=2 levels=1 points=2} : f32[1,16,6,1] nchw\nout y = %2\n"},
     {"head_dfl", ALL, /* 63 positions: the last block begins early */
      "in  %x : f32[2,64,7,9] nchw\n%1 = relu %x : f32[2,64,7,9] nchw\n"
      "%2 = dfl_box %1 {bins=16 stride=8} : f32[2,4,63]\nout y = %2\n"},
