@@ -183,7 +183,7 @@ static int take_option(struct parse *p, int row, const char *attached)
     const struct cli_option *o = &p->c->options[row];
     if (check_repeat(p, row) != 0)
         return -1;
-    p->out->given |= 1u << row;
+    p->out->given |= UINT64_C(1) << row;
     if (o->value == CLI_FLAG && attached)
         return cli_fail(p->e, CLI_USAGE, "%s: --%s takes no value", p->c->name, o->name);
     if (o->value == CLI_FLAG || attached)

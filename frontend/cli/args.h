@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define CLI_MAX_OPTIONS 32
+#define CLI_MAX_OPTIONS 64
 #define CLI_MAX_OPTION_BYTES 512 /* of a command's options struct */
 
 enum cli_value {
@@ -46,7 +46,7 @@ struct cli_option {
 struct cli_args {
     const char *const *rest;    /* what is neither option nor value, in order */
     int nrest;
-    uint32_t given;             /* bit i: option row i was given */
+    uint64_t given;             /* bit i: option row i was given */
 };
 
 struct cli_command {
