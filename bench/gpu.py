@@ -24,6 +24,7 @@ import ir
 import record
 import torch_net
 import yolort
+from gpu_record import SCHEMA
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS, PEER = "yoloc", "torch-compile-graph"
@@ -31,22 +32,6 @@ SLICE_MS, SLICE_LEAST, SLICE_MOST = 15, 4, 200
 SCORE_BOUND = 2e-2  # of class scores, against PyTorch in f32
 STAGED = ("bus", 1080, 810)  # a picture as large as a usual photo
 TORCH = ("torch", "torch-graph", PEER)
-SCHEMA = {
-    "format": int, "what": str, "date": str, "commit": str, "void": [str],
-    "device": {"gpu": str, "multiprocessors": int, "driver": str, "memory_gb": float, "clocks": [str], "cpu_cores": int},
-    "versions": dict,
-    "models": [{
-        "name": str, "yaml": str, "scale": str, "size": int, "batch": int, "precision": str, "wanted": float, "gflop": float,
-        "agreement": [{"runner": str, "output": str, "score": float, "mean": float}],
-        "compile_ms": {"untuned": float, "tuned": (float, None), "cached": float, "load": float, "torch-compile": (float, None)},
-        "rounds": int,
-        "runners": [{"runner": str, "ms": record.DISTRIBUTION, "slices": [float]}],
-        "ratios": [{"ours": str, "peer": str, "p50": float, "low": float, "high": float}],
-        "stages_ms": (dict, None),
-        "variants": [{"what": str, "ms": record.DISTRIBUTION}],
-        "layers": [{"label": str, "kernel": str, "ms": float, "tflops": float}],
-    }],
-}
 
 
 def say(*words):
