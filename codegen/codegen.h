@@ -145,6 +145,7 @@ struct cg_code {
     const void *blob; /* position-independent; to be mapped at a page boundary */
     size_t size;
     uint64_t *entry;  /* for each kernel of the program */
+    uint64_t service; /* of the cubin of service kernels (service.h); 0: none */
     const char *compiler; /* "LLVM 19.1.7" */
     const struct cg_object *object; /* one for each distinct kernel */
     size_t nobject;

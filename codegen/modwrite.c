@@ -276,7 +276,7 @@ static uint32_t list_params(const struct yir_func *f, const struct cg_kernel *k,
 }
 
 /* Writes what the function may touch right before it. */
-static int seal(struct writer *w, const struct cg_kernel *k, const struct ym_kernel *row, const struct ym_param *p)
+static int seal(struct writer *w, const char *symbol, const struct ym_kernel *row, const struct ym_param *p)
 {
     static const unsigned char none[sizeof(struct ym_seal)];
     struct ym_seal s = {.magic = YM_SEAL_MAGIC, .offset = row->offset};
@@ -286,7 +286,7 @@ static int seal(struct writer *w, const struct cg_kernel *k, const struct ym_ker
     memcpy(s.contract, &digest, sizeof s.contract);
     unsigned char *to = w->code->data + row->offset - sizeof s;
     if (row->offset % YM_ALIGN || row->offset < sizeof s || (memcmp(to, none, sizeof s) && memcmp(to, &s, sizeof s)))
-        return yir_diag(w->diags, (struct yir_loc){0}, E_LINK, "kernel %s has no room before its code", k->symbol);
+        return yir_diag(w->diags, (struct yir_loc){0}, E_LINK, "kernel %s has no room before its code", symbol);
     memcpy(to, &s, sizeof s);
     return 0;
 }
@@ -320,9 +320,17 @@ static int write_kernels(struct writer *w)
         put(w, kernels, &out, sizeof out);
         for (uint32_t m = 0; m < n; m++) put(w, params, &row[m], sizeof *row);
         nparam += n;
-        if (seal(w, k, &out, row)) return -1;
+        if (seal(w, k->symbol, &out, row)) return -1;
     }
     return 0;
+}
+
+static int write_service(struct writer *w)
+{
+    if (!w->v->code->service) return 0;
+    struct ym_kernel out = {.name = string(w, "service"), .family = string(w, "service"), .offset = w->v->code->service, .units = 1};
+    put(w, new_part(w, YM_SERVICE), &out, sizeof out);
+    return seal(w, "service", &out, NULL);
 }
 
 static void write_steps(struct writer *w)
@@ -417,14 +425,14 @@ static int write_variant(struct writer *w)
 {
     write_io(w);
     write_target(w);
-    if (write_kernels(w)) return -1;
+    if (write_kernels(w) || write_service(w)) return -1;
     write_steps(w);
     return 0;
 }
 
 int cg_module_write(struct yir_arena *a, struct yir_diags *d, const struct cg_module *m, void **bytes, size_t *size)
 {
-    enum { SHARED = YM_WEIGHTS, EACH = YM_PARAM - YM_TARGET + 1 }; /* sections at most */
+    enum { SHARED = YM_WEIGHTS, EACH = YM_SERVICE - YM_TARGET + 1 }; /* sections at most */
     struct writer w = {.arena = a, .diags = d, .m = m, .v = m->variant};
     const struct yir_func *f = m->variant->program->f;
     YIR_ASSERT(m->nvariant && m->nvariant <= YM_MAX_TARGETS);

@@ -8,6 +8,7 @@
 #include "kb_cuda.h"
 #include "nvrtc_api.h"
 #include "runtime/module.h"
+#include "service.h"
 #include "threads.h"
 
 /* Products and sums are fused where the program says so and nowhere else. */
@@ -17,7 +18,7 @@ enum { NOPTION = sizeof options / sizeof *options };
 
 /* One distinct kernel; filled by one thread. */
 struct job {
-    const struct cg_kernel *kernel;
+    const char *symbol, *label; /* of the kernel */
     struct yir_str text;
     struct yir_str key;     /* in the store of objects */
     const void *stored;     /* cubin that the store had, and its size */
@@ -92,17 +93,29 @@ static void *worker(void *arg)
     }
 }
 
+/* The last one. */
+static void add_service(struct yir_arena *a, struct work *w)
+{
+    struct job *j = &w->job[w->njob++];
+    size_t size;
+    const char *text = cg_service_text(&size);
+    *j = (struct job){.symbol = "service", .label = "before and after the network", .text = {.arena = a}};
+    yir_str_put(&j->text, text, size);
+}
+
 static void list_jobs(struct yir_arena *a, struct work *w, const struct cg_program *p)
 {
-    w->job = yir_alloc_n(a, p->nkernel, sizeof *w->job);
+    w->job = yir_alloc_n(a, p->nkernel + 1u, sizeof *w->job);
     for (uint32_t i = 0; i < p->nkernel; i++) {
         const struct cg_kernel *k = &p->kernel[i];
         if (k->same_as != i) continue;
         struct job *j = &w->job[w->njob++];
-        j->kernel = k;
+        j->symbol = k->symbol;
+        j->label = k->label;
         j->text = (struct yir_str){.arena = a};
         kb_cuda_text(&j->text, k, p->opts.max_batch > 0 ? p->opts.max_batch : 1);
     }
+    if (cg_takes_pictures(p->f)) add_service(a, w);
 }
 
 static void ask_store(struct yir_arena *a, struct work *w)
@@ -122,10 +135,10 @@ static int collect(struct yir_arena *a, struct yir_diags *d, const struct work *
     int rc = 0;
     for (uint32_t i = 0; i < w->njob; i++) {
         struct job *j = &w->job[i];
-        object[i] = (struct cg_object){.data = j->stored, .size = j->stored_size, .symbol = j->kernel->symbol};
+        object[i] = (struct cg_object){.data = j->stored, .size = j->stored_size, .symbol = j->symbol};
         if (j->stored) continue;
         if (j->error[0])
-            rc = yir_diag(d, (struct yir_loc){0}, E_NVRTC, "kernel %s (%s): %s", j->kernel->symbol, j->kernel->label, j->error);
+            rc = yir_diag(d, (struct yir_loc){0}, E_NVRTC, "kernel %s (%s): %s", j->symbol, j->label, j->error);
         if (!j->cubin) continue;
         void *data = yir_alloc(a, j->size);
         memcpy(data, j->cubin, j->size);
@@ -153,6 +166,7 @@ static void lay_out(struct yir_arena *a, const struct cg_program *p, struct cg_o
     out->object = object;
     out->nobject = n;
     out->entry = yir_alloc_n(a, p->nkernel, sizeof *out->entry);
+    out->service = cg_takes_pictures(p->f) ? object[n - 1].entry : 0;
     for (uint32_t i = 0, next = 0; i < p->nkernel; i++) {
         uint32_t first = p->kernel[i].same_as;
         out->entry[i] = first == i ? object[next++].entry : out->entry[first];

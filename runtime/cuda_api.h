@@ -4,6 +4,20 @@
 
 #include "status.h"
 
+/* CUDA_MEMCPY2D. */
+struct cuda_side {
+    size_t x_bytes, y;
+    int kind; /* CUmemorytype */
+    const void *host;
+    uint64_t device;
+    void *array;
+    size_t pitch;
+};
+struct cuda_rows {
+    struct cuda_side from, to;
+    size_t row_bytes, rows;
+};
+
 struct cuda_api {
 #define CUDA(name, symbol, args) int(*name) args;
 #include "cuda.def"

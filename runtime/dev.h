@@ -48,6 +48,21 @@ struct rt_own_memory {
     yolort_status (*wait)(void *session, const struct rt_error *e);
 };
 
+/* What such a device does for yolort_detect, with the kernels of service.h. serve, put_rows, clear and mark: between begin and end. */
+struct rt_service {
+    int (*has)(void *session); /* whether the program brought them along */
+    yolort_status (*serve)(void *session, int kernel, int64_t blocks, const void *call, const struct rt_error *e);
+    yolort_status (*put_rows)(void *session, uint8_t *to, const void *from, size_t row_bytes, size_t pitch, size_t rows,
+                              const struct rt_error *e); /* to dense rows */
+    yolort_status (*clear)(void *session, uint8_t *at, size_t bytes, const struct rt_error *e); /* zeros */
+    yolort_status (*take)(void *session, int pinned, size_t bytes, uint8_t **out, const struct rt_error *e); /* pinned: the host's */
+    void (*drop)(void *session, int pinned, uint8_t *p);
+    yolort_status (*mark)(void *session, int i, const struct rt_error *e); /* 0 <= i < RT_MARKS */
+    yolort_status (*between)(void *session, int i, double *ms, const struct rt_error *e); /* from mark i to mark i + 1, both reached */
+};
+
+enum { RT_MARKS = 6 };
+
 struct rt_dev {
     const char *name;
     uint32_t kind; /* enum ym_device */
@@ -58,6 +73,7 @@ struct rt_dev {
     void (*unload)(struct rt_code *c);
     /* *stray: what the first failing call of the kernel returned, or 0. */
     yolort_status (*launch)(const struct rt_launch *l, int32_t *stray, const struct rt_error *e);
+    const struct rt_service *service; /* NULL: none; else `own` is there */
     const struct rt_own_memory *own; /* NULL: works in the host's memory, and runs are done when they return */
 };
 

@@ -2,6 +2,7 @@
 #include "block.h"
 #include "cuda_api.h"
 #include "dev.h"
+#include "service.h"
 
 #include <elf.h>
 #include <limits.h>
@@ -16,6 +17,7 @@ enum {
     DEVICE_MEMORY = 2,        /* CU_MEMORYTYPE_DEVICE */
     MEMORY_TYPE = 2,          /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
     DEVICE_ORDINAL = 9,       /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+    HOST_MEMORY = 1,          /* CU_MEMORYTYPE_HOST */
     EVENT_WITHOUT_TIMING = 2, /* CU_EVENT_DISABLE_TIMING */
     MULTIPROCESSORS = 16,     /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
     DYNAMIC_SHARED = 8,       /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
@@ -31,6 +33,7 @@ struct placed {
     void *context;   /* NULL: not retained */
     void **module, **function; /* by kernel */
     uint32_t nmodule;
+    void *service_module, *service[YM_NSERVICE]; /* NULL: none */
     uint64_t constants;
 };
 
@@ -49,6 +52,7 @@ struct session {
     size_t arena_size;
     void *stream, *done; /* of the run that goes on or went before; event behind it */
     int pending;         /* done was recorded */
+    void *mark[RT_MARKS]; /* events, made when first needed */
 };
 
 /* --- errors ------------------------------------------------------------------------------------------------- */
@@ -142,6 +146,21 @@ static yolort_status load_kernels(const struct program *p, struct placed *at, co
     return YOLORT_OK;
 }
 
+static yolort_status load_service(const struct program *p, struct placed *at, const struct rt_error *e)
+{
+    static const char *const name[] = {
+#define X(number, function, threads) #function,
+        YM_SERVICES(X)
+#undef X
+    };
+    const struct rt_tables *t = p->t;
+    if (!t->service) return YOLORT_OK;
+    RT_TRY(check(p, at, p->api.module_load(&at->service_module, t->code.data + t->service->offset), "service", e));
+    for (int i = 0; i < YM_NSERVICE; i++)
+        RT_TRY(check(p, at, p->api.module_function(&at->service[i], at->service_module, name[i]), name[i], e));
+    return YOLORT_OK;
+}
+
 static yolort_status load_constants(const struct program *p, struct placed *at, const struct rt_error *e)
 {
     const struct rt_span *from = &p->t->constants;
@@ -156,6 +175,7 @@ static void unplace(const struct program *p, struct placed *at)
     if (at->context && !p->api.push(at->context)) {
         if (at->constants) p->api.free(at->constants);
         for (uint32_t i = 0; i < at->nmodule; i++) p->api.module_unload(at->module[i]);
+        if (at->service_module) p->api.module_unload(at->service_module);
         leave(p);
     }
     if (at->context) p->api.primary_release(at->device);
@@ -180,6 +200,7 @@ static yolort_status fill_placed(const struct program *p, struct placed *at, con
     RT_TRY(check(p, at, p->api.primary_retain(&at->context, at->device), "context", e));
     RT_TRY(check(p, at, p->api.push(at->context), "context", e));
     yolort_status s = load_kernels(p, at, e);
+    if (!s) s = load_service(p, at, e);
     if (!s) s = load_constants(p, at, e);
     leave(p);
     return s;
@@ -226,6 +247,9 @@ static yolort_status cuda_load(struct rt_code *out, const struct rt_tables *t, c
         RT_CHECK(e, FORMAT, CUDA_CUBIN, is_cubin(t->code.data + at, t->code.size - at), "KERNEL %u (%s): is no code for GPUs", i,
                  t->strings + t->kernel[i].name);
     }
+    if (t->service)
+        RT_CHECK(e, FORMAT, CUDA_SERVICE, is_cubin(t->code.data + t->service->offset, t->code.size - t->service->offset),
+                 "SERVICE: is no code for GPUs");
     struct program *p = calloc(1, sizeof *p);
     if (!p) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
     p->t = t;
@@ -262,6 +286,8 @@ static void cuda_close(void *session)
     if (!api->push(s->at->context)) {
         if (s->pending) api->event_sync(s->done);
         if (s->done) api->event_destroy(s->done);
+        for (int i = 0; i < RT_MARKS; i++)
+            if (s->mark[i]) api->event_destroy(s->mark[i]);
         if (s->arena) api->free(s->arena);
         if (s->io) api->free(s->io);
         leave(s->p);
@@ -414,6 +440,101 @@ static yolort_status cuda_launch(const struct rt_launch *l, int32_t *stray, cons
     return check(s->p, s->at, error, l->name, e);
 }
 
+/* --- before and after the network --------------------------------------------------------------------------- */
+
+static int cuda_has_service(void *session)
+{
+    const struct session *s = session;
+    return s->at->service_module != NULL;
+}
+
+static yolort_status cuda_serve(void *session, int kernel, int64_t blocks, const void *call, const struct rt_error *e)
+{
+    static const struct {
+        const char *name;
+        unsigned threads;
+    } row[] = {
+#define X(number, name, threads) {#name, threads},
+        YM_SERVICES(X)
+#undef X
+    };
+    struct session *s = session;
+    void *parameter[] = {(void *)(uintptr_t)call};
+    if (blocks > INT_MAX) return rt_fail(e, YOLORT_LIMIT, "%s: too many blocks for a GPU", row[kernel].name);
+    int error =
+        s->p->api.launch(s->at->service[kernel], (unsigned)blocks, 1, 1, row[kernel].threads, 1, 1, 0, s->stream, parameter, NULL);
+    return check(s->p, s->at, error, row[kernel].name, e);
+}
+
+static yolort_status cuda_put_rows(void *session, uint8_t *to, const void *from, size_t row_bytes, size_t pitch, size_t rows,
+                                   const struct rt_error *e)
+{
+    struct session *s = session;
+    const struct cuda_rows copy = {.from = {.kind = HOST_MEMORY, .host = from, .pitch = pitch},
+                                   .to = {.kind = DEVICE_MEMORY, .device = (uint64_t)(uintptr_t)to, .pitch = row_bytes},
+                                   .row_bytes = row_bytes,
+                                   .rows = rows};
+    if (pitch == row_bytes) return cuda_put(session, to, from, row_bytes * rows, e);
+    return check(s->p, s->at, s->p->api.copy_rows(&copy, s->stream), "picture", e);
+}
+
+static yolort_status cuda_clear(void *session, uint8_t *at, size_t bytes, const struct rt_error *e)
+{
+    struct session *s = session;
+    return check(s->p, s->at, s->p->api.fill((uint64_t)(uintptr_t)at, 0, bytes, s->stream), "counts", e);
+}
+
+static yolort_status cuda_take(void *session, int pinned, size_t bytes, uint8_t **out, const struct rt_error *e)
+{
+    struct session *s = session;
+    uint64_t device = 0;
+    void *host = NULL;
+    RT_TRY(still_there(s, e));
+    RT_TRY(check(s->p, s->at, s->p->api.push(s->at->context), "context", e));
+    int error = pinned ? s->p->api.host_alloc(&host, bytes, 0) : s->p->api.alloc(&device, bytes);
+    leave(s->p);
+    *out = pinned ? host : (uint8_t *)(uintptr_t)device;
+    return check(s->p, s->at, error, pinned ? "pinned memory" : "memory", e);
+}
+
+static void cuda_drop(void *session, int pinned, uint8_t *p)
+{
+    struct session *s = session;
+    if (!p || s->p->api.push(s->at->context)) return;
+    if (pinned)
+        s->p->api.host_free(p);
+    else
+        s->p->api.free((uint64_t)(uintptr_t)p);
+    leave(s->p);
+}
+
+static yolort_status cuda_mark(void *session, int i, const struct rt_error *e)
+{
+    struct session *s = session;
+    if (!s->mark[i]) RT_TRY(check(s->p, s->at, s->p->api.event_create(&s->mark[i], 0), "event", e));
+    return check(s->p, s->at, s->p->api.event_record(s->mark[i], s->stream), "event", e);
+}
+
+static yolort_status cuda_between(void *session, int i, double *ms, const struct rt_error *e)
+{
+    struct session *s = session;
+    float v = 0;
+    RT_TRY(check(s->p, s->at, s->p->api.event_elapsed(&v, s->mark[i], s->mark[i + 1]), "event", e));
+    *ms = (double)v;
+    return YOLORT_OK;
+}
+
+static const struct rt_service service = {
+    .has = cuda_has_service,
+    .serve = cuda_serve,
+    .put_rows = cuda_put_rows,
+    .clear = cuda_clear,
+    .take = cuda_take,
+    .drop = cuda_drop,
+    .mark = cuda_mark,
+    .between = cuda_between,
+};
+
 static const struct rt_own_memory own = {
     .open = cuda_open,
     .close = cuda_close,
@@ -434,5 +555,6 @@ const struct rt_dev rt_dev_cuda = {
     .load = cuda_load,
     .unload = cuda_unload,
     .launch = cuda_launch,
+    .service = &service,
     .own = &own,
 };

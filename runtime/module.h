@@ -65,7 +65,8 @@ enum ym_section_kind {
     YM_ARG = 20,      /* struct ym_arg[] */
     YM_CODE = 21,     /* cpu: one flat position-independent blob, cuda: a cubin for each function; a struct ym_seal before each */
     YM_CONSTANTS = 22, /* packed weights, as the kernels read them */
-    YM_PARAM = 23     /* struct ym_param[], those of kernel 0 first */
+    YM_PARAM = 23,    /* struct ym_param[], those of kernel 0 first */
+    YM_SERVICE = 24   /* struct ym_kernel: where in CODE the cubin of the functions in service.h lies; of cuda programs alone, and not of all */
 };
 
 struct ym_section {

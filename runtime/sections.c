@@ -29,6 +29,7 @@ static const struct {
     [YM_CODE] = {"CODE", 1},
     [YM_CONSTANTS] = {"CONSTANTS", 1},
     [YM_PARAM] = {"PARAM", 0},
+    [YM_SERVICE] = {"SERVICE", 0},
 };
 enum { NKIND = sizeof kinds / sizeof *kinds };
 

@@ -319,6 +319,24 @@ static yolort_status check_kernels(struct rt_tables *t, const struct rt_error *e
     return YOLORT_OK;
 }
 
+/* The functions of service.h take no arguments of steps: the row tells where they lie. */
+static yolort_status check_service(struct rt_tables *t, const struct rt_error *e)
+{
+    struct rt_span s;
+    uint32_t n;
+    if (!rt_section(&t->file, YM_SERVICE, t->index).data) return YOLORT_OK;
+    RT_TRY(rows_of(t, YM_SERVICE, t->index, sizeof *t->service, &s, &n, e));
+    const struct ym_kernel *k = (const struct ym_kernel *)(const void *)s.data;
+    RT_CHECK(e, FORMAT, MOD_SERVICE, n == 1 && t->target->kind == YM_CUDA, "SERVICE: %u rows, of a program of kind %u", n,
+             t->target->kind);
+    RT_CHECK(e, FORMAT, MOD_SERVICE_ENTRY,
+             k->offset % YM_ALIGN == 0 && k->offset >= sizeof(struct ym_seal) && k->offset < t->code.size && !k->nparam,
+             "SERVICE: entry %" PRIu64 " is outside CODE or not aligned", k->offset);
+    RT_CHECK(e, FORMAT, MOD_SERVICE_SEAL, rt_is_sealed(t->code.data, k, NULL), "SERVICE: is not what CODE holds at %" PRIu64, k->offset);
+    t->service = k;
+    return YOLORT_OK;
+}
+
 /* Bytes that an argument's slot has at the largest batch. */
 static uint64_t slot_size(const struct rt_tables *t, const struct ym_arg *a)
 {
@@ -464,6 +482,7 @@ yolort_status rt_tables_program(struct rt_tables *t, const struct rt_error *e)
     RT_CHECK(e, FORMAT, MOD_CODE_PRESENT, t->code.data, "no section CODE %u", t->index);
     RT_TRY(check_io(t, e));
     RT_TRY(check_kernels(t, e));
+    RT_TRY(check_service(t, e));
     RT_TRY(check_args(t, e));
     return check_steps(t, e);
 }

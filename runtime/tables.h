@@ -19,6 +19,7 @@ struct rt_tables {
     const struct ym_param *param;
     const struct ym_step *step;
     const struct ym_arg *arg;
+    const struct ym_kernel *service; /* NULL: none */
     uint32_t nio, nkernel, nparam, nstep, narg;
     struct rt_span code, constants;
 };
