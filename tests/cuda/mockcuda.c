@@ -93,6 +93,20 @@ static int capability(int device)
     return atoi(list);
 }
 
+struct mock_side { /* of CUDA_MEMCPY2D */
+    size_t x, y;
+    int kind;
+    const void *host;
+    uint64_t device;
+    void *array;
+    size_t pitch;
+};
+
+struct mock_rows {
+    struct mock_side from, to;
+    size_t row_bytes, rows;
+};
+
 API int cuInit(unsigned flags);
 API int cuDriverGetVersion(int *version);
 API int cuDeviceGetCount(int *count);
@@ -112,6 +126,9 @@ API int cuMemAlloc_v2(uint64_t *address, size_t bytes);
 API int cuMemFree_v2(uint64_t address);
 API int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream);
 API int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream);
+API int cuMemcpy2DAsync_v2(const struct mock_rows *rows, void *stream);
+API int cuMemHostAlloc(void **address, size_t bytes, unsigned flags);
+API int cuMemFreeHost(void *address);
 API int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *stream);
 API int cuPointerGetAttribute(void *value, int attribute, uint64_t address);
 API int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
@@ -121,6 +138,7 @@ API int cuStreamSynchronize(void *stream);
 API int cuEventCreate(void **event, unsigned flags);
 API int cuEventRecord(void *event, void *stream);
 API int cuEventSynchronize(void *event);
+API int cuEventElapsedTime(float *ms, void *from, void *to);
 API int cuEventDestroy_v2(void *event);
 API int cuGetErrorName(int error, const char **name);
 
@@ -271,6 +289,32 @@ int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream)
     return 0;
 }
 
+/* From the host to the device. */
+int cuMemcpy2DAsync_v2(const struct mock_rows *r, void *stream)
+{
+    ENTER("cuMemcpy2DAsync_v2");
+    (void)stream;
+    if (r->from.kind != 1 || r->to.kind != 2 || r->from.pitch < r->row_bytes || r->to.pitch < r->row_bytes) return INVALID_VALUE;
+    for (size_t y = 0; y < r->rows; y++)
+        memcpy((char *)(uintptr_t)r->to.device + y * r->to.pitch, (const char *)r->from.host + y * r->from.pitch, r->row_bytes);
+    return 0;
+}
+
+int cuMemHostAlloc(void **address, size_t bytes, unsigned flags)
+{
+    ENTER("cuMemHostAlloc");
+    if (depth < 1) return INVALID_CONTEXT;
+    *address = bytes ? malloc(bytes) : NULL;
+    live += *address != NULL;
+    return !*address ? OUT_OF_MEMORY : flags ? INVALID_VALUE : 0;
+}
+
+int cuMemFreeHost(void *address)
+{
+    ENTER("cuMemFreeHost");
+    return unmake(address);
+}
+
 int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *stream)
 {
     ENTER("cuMemsetD8Async");
@@ -334,6 +378,13 @@ int cuEventSynchronize(void *event)
 {
     ENTER("cuEventSynchronize");
     return event ? 0 : INVALID_VALUE;
+}
+
+int cuEventElapsedTime(float *ms, void *from, void *to)
+{
+    ENTER("cuEventElapsedTime");
+    *ms = 0.5f;
+    return from && to ? 0 : INVALID_VALUE;
 }
 
 int cuEventDestroy_v2(void *event)
