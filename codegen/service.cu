@@ -93,10 +93,10 @@ static __device__ void make_pixel(const ym_picture &p, const between &v, int x, 
 }
 
 /* A thread makes YM_QUAD pixels side by side. */
-extern "C" __global__ void __launch_bounds__(128) yoloc_letterbox(const __grid_constant__ ym_letterbox a)
+extern "C" __global__ void __launch_bounds__(YM_LETTERBOX_THREADS) yoloc_letterbox(const __grid_constant__ ym_letterbox a)
 {
     const ym_picture &p = a.picture[blockIdx.x / a.blocks];
-    int quads = (a.out_width + YM_QUAD - 1) / YM_QUAD, unit = (int)(blockIdx.x % a.blocks) * 128 + (int)threadIdx.x;
+    int quads = (a.out_width + YM_QUAD - 1) / YM_QUAD, unit = (int)(blockIdx.x % a.blocks) * YM_LETTERBOX_THREADS + (int)threadIdx.x;
     int y = unit / quads, x = unit % quads * YM_QUAD;
     if (y >= a.out_height) return;
     between v = row_at(y - p.top, p.height, p.scale_y);

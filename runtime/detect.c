@@ -1,8 +1,10 @@
+#include "detect.h"
 #include "letterbox.h"
-#include "object.h"
 #include "opts.h"
+#include "picture.h"
 
 #include <string.h>
+#include <time.h>
 
 void rt_detector_free(struct rt_detector *d)
 {
@@ -10,50 +12,23 @@ void rt_detector_free(struct rt_detector *d)
     rt_block_free(&d->decoded);
     rt_block_free(&d->resize);
     rt_block_free(&d->nms);
+    rt_block_free(&d->rgb);
     memset(d, 0, sizeof *d);
 }
 
-struct frame {
-    int input, decoded; /* io */
-    size_t rows;        /* of decoded, for one image */
-};
-
-static yolort_status find_frame(const yolort_context *c, struct frame *f, const struct rt_error *e)
+static yolort_status find_frame(const yolort_context *c, struct rt_request *r, const struct rt_error *e)
 {
     const yolort_module *m = c->m;
-    f->input = yolort_io_find(m, "input_u8");
-    f->decoded = yolort_io_find(m, "decoded");
-    RT_CHECK(e, UNSUPPORTED, DET_BOXES, m->info.head != YOLORT_HEAD_NONE && f->decoded >= 0,
+    r->input = yolort_io_find(m, "input_u8");
+    r->decoded = yolort_io_find(m, "decoded");
+    RT_CHECK(e, UNSUPPORTED, DET_BOXES, m->info.head != YOLORT_HEAD_NONE && r->decoded >= 0,
              "detect: the module finds no boxes");
-    RT_CHECK(e, UNSUPPORTED, DET_PICTURES, f->input >= 0, "detect: the module takes no pictures of bytes");
-    f->rows = (size_t)m->io[f->decoded].dim[m->info.head == YOLORT_HEAD_FREE ? 2 : 1];
+    RT_CHECK(e, UNSUPPORTED, DET_PICTURES, r->input >= 0, "detect: the module takes no pictures of bytes");
+    r->rows = (size_t)m->io[r->decoded].dim[m->info.head == YOLORT_HEAD_FREE || m->info.head == YOLORT_HEAD_BEST ? 2 : 1];
     return YOLORT_OK;
 }
 
-/* Room for n images. */
-static yolort_status prepare(yolort_context *c, const struct frame *f, int n, const struct rt_error *e)
-{
-    struct rt_detector *d = &c->detect;
-    for (uint32_t i = 0; i < c->m->t.nio; i++)
-        if (!c->m->io[i].is_output && !rt_is_picture(c->m, i)) d->bound.io[i] = c->bound.io[i];
-    if (n <= d->max_batch) return YOLORT_OK;
-    size_t in = c->m->io[f->input].bytes_per_image * (size_t)n;
-    size_t out = c->m->io[f->decoded].bytes_per_image * (size_t)n;
-    rt_detector_free(d);
-    c->wired = NULL;
-    if (rt_block_new(&d->input, in, 0) || rt_block_new(&d->decoded, out, 0) ||
-        rt_block_new(&d->resize, rt_letterbox_work_size(c->m->info.width), 0) ||
-        rt_block_new(&d->nms, yolort_nms_work_size(f->rows), 0)) {
-        rt_detector_free(d);
-        return rt_fail(e, YOLORT_OOM_HOST, "detect: no memory for %d images", n);
-    }
-    d->bound.io[f->input] = (struct rt_binding){d->input.data, in, 0};
-    d->bound.io[f->decoded] = (struct rt_binding){d->decoded.data, out, 0};
-    d->max_batch = n;
-    return YOLORT_OK;
-}
-
-static yolort_status plan(const yolort_info *m, const yolort_image *image, int i, yolort_placement *p,
+static yolort_status plan(const yolort_info *m, const yolort_picture *image, int i, yolort_placement *p,
                           const struct rt_error *e)
 {
     RT_CHECK(e, ARG, DET_SIDES,
@@ -66,40 +41,142 @@ static yolort_status plan(const yolort_info *m, const yolort_image *image, int i
     return YOLORT_OK;
 }
 
-static yolort_status place(yolort_context *c, const yolort_image *image, int i, size_t bytes,
-                           const struct rt_error *e)
+static yolort_picture picture_of(const struct rt_request *r, int i)
 {
+    if (!r->images) return r->pictures[i];
+    const yolort_image *m = &r->images[i];
+    return (yolort_picture){.data = m->rgb, .width = m->width, .height = m->height, .row_bytes = m->row_bytes};
+}
+
+yolort_status rt_request_picture(const yolort_context *c, const struct rt_request *r, int i, yolort_picture *out, yolort_placement *p,
+                                 const struct rt_error *e)
+{
+    *out = picture_of(r, i);
+    RT_TRY(plan(&c->m->info, out, i, p, e));
+    RT_CHECK(e, ARG, DET_PIXELS, !rt_picture_settle(out), "detect: image %d has no pixels, short rows or a format that is none", i);
+    return YOLORT_OK;
+}
+
+void rt_take_beside(yolort_context *c, struct rt_bindings *b)
+{
+    for (uint32_t i = 0; i < c->m->t.nio; i++)
+        if (!c->m->io[i].is_output && !rt_is_picture(c->m, i)) b->io[i] = c->bound.io[i];
+}
+
+/* --- in the host's memory ----------------------------------------------------------------------------------- */
+
+/* Room for n images. */
+static yolort_status prepare(yolort_context *c, const struct rt_request *r, const struct rt_error *e)
+{
+    struct rt_detector *d = &c->detect;
+    rt_take_beside(c, &d->bound);
+    if (r->n <= d->max_batch) return YOLORT_OK;
+    size_t in = c->m->io[r->input].bytes_per_image * (size_t)r->n;
+    size_t out = c->m->io[r->decoded].bytes_per_image * (size_t)r->n;
+    if (c->session) rt_service_free(c);
+    rt_detector_free(d);
+    c->wired = NULL;
+    if (rt_block_new(&d->input, in, 0) || rt_block_new(&d->decoded, out, 0) ||
+        rt_block_new(&d->resize, rt_letterbox_work_size(c->m->info.width), 0) ||
+        rt_block_new(&d->nms, yolort_nms_work_size(r->rows), 0)) {
+        rt_detector_free(d);
+        return rt_fail(e, YOLORT_OOM_HOST, "detect: no memory for %d images", r->n);
+    }
+    rt_take_beside(c, &d->bound);
+    d->bound.io[r->input] = (struct rt_binding){d->input.data, in, 0};
+    d->bound.io[r->decoded] = (struct rt_binding){d->decoded.data, out, 0};
+    d->max_batch = r->n;
+    return YOLORT_OK;
+}
+
+/* What is no RGB becomes that first. */
+static yolort_status as_rgb(yolort_context *c, const yolort_picture *from, yolort_image *to, const struct rt_error *e)
+{
+    struct rt_block *b = &c->detect.rgb;
+    size_t bytes = (size_t)from->width * (size_t)from->height * 3;
+    *to = (yolort_image){from->data, from->width, from->height, from->row_bytes};
+    if (from->format == YOLORT_RGB) return YOLORT_OK;
+    if (b->size < bytes) {
+        rt_block_free(b);
+        *b = (struct rt_block){0};
+        if (rt_block_new(b, bytes, 0)) return rt_fail(e, YOLORT_OOM_HOST, "detect: no memory for a picture of %zu bytes", bytes);
+    }
+    rt_picture_to_rgb(from, b->data);
+    *to = (yolort_image){b->data, from->width, from->height, 0};
+    return YOLORT_OK;
+}
+
+static yolort_status place(yolort_context *c, const struct rt_request *r, int i, const struct rt_error *e)
+{
+    size_t bytes = c->m->io[r->input].bytes_per_image;
+    yolort_picture picture;
     yolort_placement p;
-    RT_TRY(plan(&c->m->info, image, i, &p, e));
-    RT_CHECK(e, ARG, DET_PIXELS,
-             !rt_letterbox(image, &p, c->detect.input.data + (size_t)i * bytes, bytes, c->detect.resize.data),
+    yolort_image rgb;
+    RT_TRY(rt_request_picture(c, r, i, &picture, &p, e));
+    RT_TRY(as_rgb(c, &picture, &rgb, e));
+    RT_CHECK(e, ARG, DET_PIXELS, !rt_letterbox(&rgb, &p, c->detect.input.data + (size_t)i * bytes, bytes, c->detect.resize.data),
              "detect: image %d has no pixels or short rows", i);
     return YOLORT_OK;
 }
 
-static yolort_status find_boxes(yolort_context *c, const struct frame *f, const yolort_image *image, int i,
-                                const yolort_nms_opts *opts, yolort_detection *out, size_t capacity,
-                                size_t *count, const struct rt_error *e)
+static yolort_status find_boxes(yolort_context *c, const struct rt_request *r, int i, const struct rt_error *e)
 {
     const yolort_info *m = &c->m->info;
-    const uint8_t *at = c->detect.decoded.data + (size_t)i * c->m->io[f->decoded].bytes_per_image;
-    yolort_placement p;
-    RT_TRY(plan(m, image, i, &p, e));
+    const uint8_t *at = c->detect.decoded.data + (size_t)i * c->m->io[r->decoded].bytes_per_image;
     const float *rows = (const float *)(const void *)at;
+    yolort_picture picture = picture_of(r, i);
+    size_t first = (size_t)i * r->capacity, *count = &r->counts[i], extra = yolort_extra_count(m);
+    yolort_detection *out = r->out + first;
+    yolort_placement p;
     yolort_turned turned;
+    RT_TRY(plan(m, &picture, i, &p, e));
     RT_CHECK(e, ARG, DET_OPTIONS,
-             !yolort_nms(rows, f->rows, m->nc, m->head, opts, c->detect.nms.data, out, capacity, count),
+             !yolort_nms(rows, r->rows, m->nc, m->head, &r->opts, c->detect.nms.data, out, r->capacity, count),
              "detect: bad options, or no room for boxes");
-    yolort_unletterbox(out, *count, m->head, &p, image->width, image->height);
+    yolort_unletterbox(out, *count, m->head, &p, picture.width, picture.height);
     for (size_t k = 0; m->angles && k < *count; k++)
-        RT_TRY(yolort_turn(rows, f->rows, m, &p, image->width, image->height, &out[k], &turned));
+        RT_TRY(yolort_turn(rows, r->rows, m, &p, picture.width, picture.height, &out[k], &turned));
+    for (size_t k = 0; r->extra && k < *count; k++)
+        RT_TRY(yolort_extra(rows, r->rows, m, out[k].row, r->extra + (first + k) * extra));
     return YOLORT_OK;
 }
+
+/* Milliseconds since *last, which becomes now. */
+static double lap(struct timespec *last)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    double ms = (double)(t.tv_sec - last->tv_sec) * 1e3 + (double)(t.tv_nsec - last->tv_nsec) * 1e-6;
+    *last = t;
+    return ms;
+}
+
+static yolort_status detect_here(yolort_context *c, const struct rt_request *r, const struct rt_error *e)
+{
+    double part[RT_MARKS - 1] = {0};
+    struct timespec t;
+    RT_TRY(prepare(c, r, e));
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    for (int i = 0; i < r->n; i++)
+        RT_TRY(place(c, r, i, e));
+    part[1] = lap(&t);
+    RT_TRY(rt_context_run(c, &c->detect.bound, r->n, r->stream));
+    RT_TRY(rt_context_wait(c));
+    part[2] = lap(&t);
+    for (int i = 0; i < r->n; i++)
+        RT_TRY(find_boxes(c, r, i, e));
+    part[3] = lap(&t);
+    if (c->parts) memcpy(c->detect.part_ms, part, sizeof part);
+    return YOLORT_OK;
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------- */
 
 /* The caller's options, else the module's; what rows hold beside boxes is the module's alone. */
 static yolort_status choose_options(const yolort_info *m, const yolort_nms_opts *opts, yolort_nms_opts *out,
                                     const struct rt_error *e)
 {
+    size_t none;
     yolort_nms_opts_init(out, sizeof *out);
     if (opts) {
         RT_CHECK(e, ARG, DET_OPTS_READ, !rt_opts_read(out, sizeof *out, opts), "detect: bad options");
@@ -108,37 +185,47 @@ static yolort_status choose_options(const yolort_info *m, const yolort_nms_opts 
         out->iou = m->iou;
         out->max_det = m->max_det;
     }
+    out->size = sizeof *out;
     out->extra = (int)yolort_extra_count(m);
     out->rotated = m->angles;
+    RT_CHECK(e, ARG, DET_OPTIONS, !yolort_nms(NULL, 0, m->nc, m->head, out, NULL, NULL, 0, &none), "detect: bad options");
     return YOLORT_OK;
 }
 
-static yolort_status detect(yolort_context *c, const yolort_image *images, int n, const yolort_nms_opts *opts,
-                            yolort_detection *out, size_t capacity, size_t *counts)
+static yolort_status detect(yolort_context *c, struct rt_request *r, const yolort_nms_opts *opts)
 {
     struct rt_error e = rt_context_error(c);
     const yolort_info *m = &c->m->info;
-    yolort_nms_opts own;
-    struct frame f = {0};
-    RT_CHECK(&e, ARG, DET_NULL, images && counts && (out || !capacity), "detect: NULL argument");
-    RT_CHECK(&e, ARG, DET_COUNT, n >= 1 && n <= m->max_batch, "detect: %d images of at most %d", n,
+    RT_CHECK(&e, ARG, DET_NULL, (r->images || r->pictures) && r->counts && (r->out || !r->capacity), "detect: NULL argument");
+    RT_CHECK(&e, ARG, DET_COUNT, r->n >= 1 && r->n <= m->max_batch, "detect: %d images of at most %d", r->n,
              m->max_batch);
-    RT_TRY(find_frame(c, &f, &e));
-    RT_TRY(prepare(c, &f, n, &e));
-    RT_TRY(choose_options(m, opts, &own, &e));
-    for (int i = 0; i < n; i++)
-        RT_TRY(place(c, &images[i], i, c->m->io[f.input].bytes_per_image, &e));
-    RT_TRY(rt_context_run(c, &c->detect.bound, n, NULL));
-    RT_TRY(rt_context_wait(c));
-    for (int i = 0; i < n; i++)
-        RT_TRY(find_boxes(c, &f, &images[i], i, &own, out + (size_t)i * capacity, capacity,
-                          &counts[i], &e));
-    return YOLORT_OK;
+    RT_CHECK(&e, ARG, DET_STREAM, !r->stream || c->session, "detect: a CPU module takes no stream");
+    RT_TRY(find_frame(c, r, &e));
+    RT_TRY(choose_options(m, opts, &r->opts, &e));
+    return rt_can_serve(c, r) ? rt_serve(c, r, &e) : detect_here(c, r, &e);
 }
 
 yolort_status yolort_detect(yolort_context *c, const yolort_image *images, int n, const yolort_nms_opts *opts,
                             yolort_detection *out, size_t capacity, size_t *counts)
 {
+    struct rt_request r = {.images = images, .n = n, .out = out, .capacity = capacity, .counts = counts};
     RT_TRY(rt_context_enter(c));
-    return rt_context_leave(c, detect(c, images, n, opts, out, capacity, counts));
+    return rt_context_leave(c, detect(c, &r, opts));
+}
+
+yolort_status yolort_detect_batch(yolort_context *c, const yolort_picture *pictures, int n, const yolort_nms_opts *opts,
+                                  yolort_detection *out, size_t capacity, size_t *counts, float *extra, void *stream)
+{
+    struct rt_request r = {
+        .pictures = pictures, .n = n, .out = out, .capacity = capacity, .counts = counts, .extra = extra, .stream = stream};
+    RT_TRY(rt_context_enter(c));
+    return rt_context_leave(c, detect(c, &r, opts));
+}
+
+yolort_status yolort_parts_of(const yolort_context *c, yolort_parts *out)
+{
+    if (!RT_HOLDS(PARTS_NULL, c && c->kind == RT_CONTEXT_KIND && out)) return YOLORT_ARG;
+    const double *ms = c->detect.part_ms;
+    *out = (yolort_parts){ms[0], ms[1], ms[2], ms[3], ms[4]};
+    return YOLORT_OK;
 }

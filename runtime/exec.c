@@ -28,6 +28,7 @@ struct rt_error rt_context_error(yolort_context *c)
 static void destroy(yolort_context *c)
 {
     rt_pool_free(c->pool);
+    if (c->session) rt_service_free(c);
     if (c->session) c->m->dev->own->close(c->session);
     rt_detector_free(&c->detect);
     rt_block_free(&c->arena);
@@ -399,10 +400,11 @@ int yolort_threads(const yolort_context *c)
     return is_context(c) ? c->threads : 0;
 }
 
-yolort_status yolort_profile(yolort_context *c, int on)
+yolort_status yolort_profile(yolort_context *c, int what)
 {
     RT_TRY(rt_context_enter(c));
-    c->profile = on;
+    c->profile = what & YOLORT_STEPS;
+    c->parts = what & YOLORT_PARTS;
     return rt_context_leave(c, YOLORT_OK);
 }
 

@@ -89,6 +89,20 @@ static void set_hull(yolort_detection *d, const yolort_turned *t, int width, int
     d->y2 = within(d->y2, height);
 }
 
+yolort_turned rt_turn(const float row[5], const yolort_placement *back, int src_width, int src_height, yolort_detection *d)
+{
+    yolort_turned t = {
+        .cx = (float)(((double)row[0] - back->left) / back->scale_x),
+        .cy = (float)(((double)row[1] - back->top) / back->scale_y),
+        .w = (float)((double)row[2] / back->scale_x),
+        .h = (float)((double)row[3] / back->scale_y),
+    };
+    settle_angle(&t, (double)row[4]);
+    set_corners(&t);
+    set_hull(d, &t, src_width, src_height);
+    return t;
+}
+
 yolort_status yolort_turn(const float *data, size_t rows, const yolort_info *info, const yolort_placement *p,
                           int src_width, int src_height, yolort_detection *d, yolort_turned *out)
 {
@@ -97,15 +111,9 @@ yolort_status yolort_turn(const float *data, size_t rows, const yolort_info *inf
     if (!RT_HOLDS(TURN_ANGLE, info->angles == 1)) return YOLORT_ARG;
     yolort_placement back = rt_placement_back(info->head, p, src_width, src_height);
     size_t last = first_extra(info) + yolort_extra_count(info) - 1;
-    yolort_turned t = {
-        .cx = (float)(((double)number(data, rows, info, d->row, 0) - back.left) / back.scale_x),
-        .cy = (float)(((double)number(data, rows, info, d->row, 1) - back.top) / back.scale_y),
-        .w = (float)((double)number(data, rows, info, d->row, 2) / back.scale_x),
-        .h = (float)((double)number(data, rows, info, d->row, 3) / back.scale_y),
-    };
-    settle_angle(&t, (double)number(data, rows, info, d->row, last));
-    set_corners(&t);
-    set_hull(d, &t, src_width, src_height);
-    *out = t;
+    float row[5];
+    for (size_t k = 0; k < 4; k++) row[k] = number(data, rows, info, d->row, k);
+    row[4] = number(data, rows, info, d->row, last);
+    *out = rt_turn(row, &back, src_width, src_height, d);
     return YOLORT_OK;
 }

@@ -45,11 +45,21 @@ enum { RT_IDLE, RT_BUSY, RT_DOOMED };
 
 enum { RT_ERROR_SIZE = 256 };
 
+/* Memory of the device, or pinned memory of the host. */
+struct rt_taken {
+    uint8_t *data;
+    size_t bytes;
+};
+
 /* Memory of yolort_detect, made at its first use. */
 struct rt_detector {
-    struct rt_block input, decoded, resize, nms;
+    struct rt_block input, decoded, resize, nms, rgb;
     int max_batch; /* images that input and decoded have room for */
     struct rt_bindings bound;
+    /* Of a device that serves (service.c). */
+    struct rt_bindings served;
+    struct rt_taken pictures, lists, out, pinned;
+    double part_ms[RT_MARKS - 1];
 };
 
 struct yolort_context {
@@ -63,7 +73,7 @@ struct yolort_context {
     struct rt_memory memory;
     struct rt_block arena, scratch; /* arena: a copy for yolort_arena where the device has its own */
     size_t scratch_stride;
-    int guard, profile;
+    int guard, profile, parts; /* what is profiled: steps, parts of detections */
     void **arg; /* m->t.narg pointers, those of YM_SLOT_IO as in *wired */
     const struct rt_bindings *wired;
     struct rt_bindings bound;
@@ -86,5 +96,8 @@ yolort_status rt_context_wait(yolort_context *c);
 
 /* detect.c */
 void rt_detector_free(struct rt_detector *d);
+
+/* service.c: while there is a session. */
+void rt_service_free(yolort_context *c);
 
 #endif

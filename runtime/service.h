@@ -7,7 +7,7 @@
 
 /* X(number in the module's code, name of the function, threads of a block). Each has one struct of this file as its parameter. */
 #define YM_SERVICES(X)                                                                                       \
-    X(YM_LETTERBOX, yoloc_letterbox, 128)                                                                    \
+    X(YM_LETTERBOX, yoloc_letterbox, YM_LETTERBOX_THREADS)                                                                  \
     X(YM_CANDIDATES, yoloc_candidates, 256)                                                                  \
     X(YM_EXPAND, yoloc_expand, 256)                                                                          \
     X(YM_ORDER, yoloc_order, 256)                                                                            \
@@ -30,6 +30,7 @@ enum ym_service {
 /* --- pictures ----------------------------------------------------------------------------------------------- */
 
 enum {
+    YM_LETTERBOX_THREADS = 128,
     YM_PICTURES = 16, /* of one call */
     YM_QUAD = 4       /* pixels of a thread */
 };

@@ -186,6 +186,8 @@ YOLORT_API const char *yolort_error(const yolort_context *c);
  * may read it between runs. On a CUDA module it is a copy, made by each call. NULL for what is no context. */
 YOLORT_API void *yolort_arena(yolort_context *c, size_t *bytes);
 
+enum { YOLORT_STEPS = 1, YOLORT_PARTS = 2 }; /* what to profile, or both of them: steps of runs, parts of detections */
+
 /* Times of the last run by step, when profiling is on. */
 typedef struct yolort_step {
     const char *kernel;  /* symbol */
@@ -195,7 +197,7 @@ typedef struct yolort_step {
     double ms;           /* of the last profiled run; 0 when the step was skipped */
 } yolort_step;
 YOLORT_API size_t yolort_step_count(const yolort_module *m);
-YOLORT_API yolort_status yolort_profile(yolort_context *c, int on);
+YOLORT_API yolort_status yolort_profile(yolort_context *c, int what);
 YOLORT_API yolort_status yolort_step_at(const yolort_context *c, size_t i, yolort_step *out);
 
 /* --- images ------------------------------------------------------------------------------------------------- */
@@ -205,6 +207,22 @@ typedef struct yolort_image {
     int width, height;   /* 1 .. 65535 */
     size_t row_bytes;    /* distance of rows; 0: dense */
 } yolort_image;
+
+typedef enum yolort_pixels {
+    YOLORT_RGB = 0,
+    YOLORT_BGR = 1,
+    YOLORT_NV12 = 2,     /* limited range, BT.601, to RGB as OpenCV does it; each U, V pair stands for 2 x 2 pixels */
+    YOLORT_NV12_709 = 3  /* the same with BT.709 */
+} yolort_pixels;
+
+/* A picture in the host's memory, or, for a CUDA module, in that of the context's device. */
+typedef struct yolort_picture {
+    const uint8_t *data;   /* 3 bytes a pixel; NV12: luma, a byte a pixel */
+    const uint8_t *chroma; /* NV12: (height + 1) / 2 rows of (width + 1) / 2 pairs; else not looked at */
+    int width, height;     /* 1 .. 65535 */
+    size_t row_bytes, chroma_row_bytes; /* distance of rows; 0: dense */
+    yolort_pixels format;
+} yolort_picture;
 
 /* Where an image went in the network's input: x_in = x * scale_x + left, y_in = y * scale_y + top. */
 typedef struct yolort_placement {
@@ -339,6 +357,22 @@ YOLORT_API yolort_status yolort_depths(const float *depth, const yolort_placemen
 YOLORT_API yolort_status yolort_detect(yolort_context *c, const yolort_image *images, int n,
                                        const yolort_nms_opts *opts, yolort_detection *out, size_t capacity,
                                        size_t *counts);
+
+/* The same for pictures of other kinds. extra: NULL, or n * capacity * yolort_extra_count floats: for box k of picture i, from
+ * (i * capacity + k) * yolort_extra_count on, what yolort_extra gives of its row. stream: as yolort_run takes it.
+ * On a CUDA module that brought its service kernels along (all do whose input is "input_u8") both calls letterbox and
+ * select boxes on the GPU: pictures in host memory are copied there (pinned ones fastest) before all else, what is kept is copied back after all
+ * else, and the call waits once. Boxes are those of yolort_letterbox and yolort_nms; for turned boxes but for overlaps that come within
+ * 1e-12 of `iou`. Elsewhere the CPU does it. */
+YOLORT_API yolort_status yolort_detect_batch(yolort_context *c, const yolort_picture *pictures, int n, const yolort_nms_opts *opts,
+                                             yolort_detection *out, size_t capacity, size_t *counts, float *extra, void *stream);
+
+/* Milliseconds of the last yolort_detect or yolort_detect_batch, when profiling has YOLORT_PARTS: pictures to the device, letterbox,
+ * network, selection of boxes, boxes to the host; by events on the GPU. Pictures after the first 16 are copied between letterboxes. */
+typedef struct yolort_parts {
+    double in_ms, letterbox_ms, network_ms, select_ms, out_ms;
+} yolort_parts;
+YOLORT_API yolort_status yolort_parts_of(const yolort_context *c, yolort_parts *out);
 
 #ifdef __cplusplus
 }
