@@ -238,33 +238,39 @@ static size_t suppress_rotated(struct candidates *c, const struct scan *s, yolor
     return n;
 }
 
+/* key: the complement of those above; of equal ones the lower class is better. */
+struct choice {
+    uint64_t key;
+    int32_t cls;
+};
+
 struct best {
-    uint64_t key[MOST_BEST]; /* a heap, the worst at the root: complements of the keys above */
-    int32_t cls[MOST_BEST];
+    struct choice at[MOST_BEST]; /* a heap, the worst at the root */
     size_t n, limit;
 };
 
+static int is_worse(const struct choice *a, const struct choice *b)
+{
+    return a->key < b->key || (a->key == b->key && a->cls > b->cls);
+}
+
 static void offer(struct best *b, uint64_t key, int32_t cls)
 {
+    const struct choice own = {~key, cls};
     size_t at = b->n;
-    if (at == b->limit && (!at || ~key <= b->key[0])) return;
+    if (at == b->limit && (!at || !is_worse(&b->at[0], &own))) return;
     if (at < b->limit) {
         b->n++;
-        for (; at > 0 && b->key[(at - 1) / 2] > ~key; at = (at - 1) / 2) {
-            b->key[at] = b->key[(at - 1) / 2];
-            b->cls[at] = b->cls[(at - 1) / 2];
-        }
+        for (; at > 0 && is_worse(&own, &b->at[(at - 1) / 2]); at = (at - 1) / 2) b->at[at] = b->at[(at - 1) / 2];
     } else {
         at = 0;
         for (size_t child; (child = 2 * at + 1) < b->n; at = child) {
-            if (child + 1 < b->n && b->key[child + 1] < b->key[child]) child++;
-            if (~key <= b->key[child]) break;
-            b->key[at] = b->key[child];
-            b->cls[at] = b->cls[child];
+            if (child + 1 < b->n && is_worse(&b->at[child + 1], &b->at[child])) child++;
+            if (!is_worse(&b->at[child], &own)) break;
+            b->at[at] = b->at[child];
         }
     }
-    b->key[at] = ~key;
-    b->cls[at] = cls;
+    b->at[at] = own;
 }
 
 /* The best scores of all rows and classes; a row may come more than once. In each step of such a head the rows with the best
@@ -283,12 +289,10 @@ static size_t take_best(const struct scan *s, yolort_detection *out, size_t limi
     for (size_t i = 0; i < n; i++) { /* few: the best of what is left goes next */
         size_t best = i;
         for (size_t k = i + 1; k < n; k++)
-            if (b.key[k] > b.key[best] || (b.key[k] == b.key[best] && b.cls[k] < b.cls[best])) best = k;
-        uint64_t key = b.key[best];
-        int32_t cls = b.cls[best];
-        b.key[best] = b.key[i];
-        b.cls[best] = b.cls[i];
-        out[i] = box_at(s, ~key, cls);
+            if (is_worse(&b.at[best], &b.at[k])) best = k;
+        struct choice next = b.at[best];
+        b.at[best] = b.at[i];
+        out[i] = box_at(s, ~next.key, next.cls);
     }
     return n;
 }

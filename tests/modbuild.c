@@ -82,10 +82,11 @@ static const struct blob code[MB_NCODE] = {
 
 enum { SPACING = 192, ENTRY = 64 /* in each slot: the seal lies before it */, BATCH = 2, SIDE = 8 };
 
+/* slot: of a kernel, or behind them of a row of SERVICE. */
 static void seal(const struct modbuild *b, uint32_t k, uint8_t *to)
 {
     uint8_t bytes[YM_CONTRACT_BYTES];
-    struct ym_kernel row = b->kernel[k];
+    struct ym_kernel row = k < b->nkernel ? b->kernel[k] : b->service[k - b->nkernel];
     struct ym_seal s = {.magic = YM_SEAL_MAGIC, .offset = k * SPACING + ENTRY};
     XXH128_canonical_t digest;
     if (row.nparam > YM_MAX_ARGS || row.first_param + row.nparam > sizeof b->param / sizeof *b->param) row.nparam = 0;
@@ -106,13 +107,20 @@ static const Elf64_Ehdr cubin = {
 
 static void put_code(const struct modbuild *b, uint8_t *to)
 {
-    for (uint32_t k = 0; k < b->nkernel && k < MB_MOST_KERNELS; k++) {
+    for (uint32_t k = 0; k < b->nkernel + b->nservice && k < MB_MOST_KERNELS; k++) {
         seal(b, k, to + k * SPACING + ENTRY - sizeof(struct ym_seal));
         if (b->target[0].kind == YM_CUDA)
             memcpy(to + k * SPACING + ENTRY, &cubin, sizeof cubin);
         else
             memcpy(to + k * SPACING + ENTRY, code[b->code[k]].byte, code[b->code[k]].size);
     }
+}
+
+void modbuild_service(struct modbuild *b)
+{
+    uint32_t slot = b->nkernel + b->nservice;
+    if (slot >= MB_MOST_KERNELS || b->nservice >= sizeof b->service / sizeof *b->service) abort();
+    b->service[b->nservice++] = (struct ym_kernel){.name = modbuild_string(b, "service"), .offset = slot * SPACING + ENTRY, .units = 1};
 }
 
 uint32_t modbuild_kernel(struct modbuild *b, enum modbuild_code what, int64_t units, const struct ym_param *p, uint32_t n)
@@ -267,14 +275,15 @@ static uint32_t list_parts(struct modbuild *b, const uint8_t *blob, struct part 
         {YM_PARAM, 0, b->param, b->nparam * sizeof *b->param},
         {YM_STEP, 0, b->step, b->nstep * sizeof *b->step},
         {YM_ARG, 0, b->arg, b->narg * sizeof *b->arg},
-        {YM_CODE, 0, blob, b->nkernel * SPACING},
+        {YM_CODE, 0, blob, (b->nkernel + b->nservice) * SPACING},
+        {YM_SERVICE, 0, b->service, b->nservice * sizeof *b->service},
         {YM_CONSTANTS, 0, b->constant, b->nconstant * sizeof *b->constant},
     };
     uint32_t n = 0;
     for (uint32_t t = 0; t < b->ntarget; t++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             struct part p = all[i];
-            if ((b->without >> p.kind & 1) || (t && p.kind < YM_TARGET)) continue;
+            if ((b->without >> p.kind & 1) || (t && p.kind < YM_TARGET) || (p.kind == YM_SERVICE && !b->nservice)) continue;
             p.index = t;
             if (p.kind == YM_TARGET) p.bytes = &b->target[t];
             p.size -= b->cut >> p.kind & 1;

@@ -26,7 +26,7 @@ enum { MB_WEIGHT_FLOATS = 16, MB_MOST_KERNELS = 8 };
 struct modbuild {
     struct ym_header header; /* file_size, digest and nsection are filled in */
     struct ym_meta meta;
-    uint32_t name[8];
+    uint32_t name[128];
     uint32_t nname;
     struct ym_weight weight[2];
     uint32_t nweight;
@@ -39,6 +39,8 @@ struct modbuild {
     struct ym_kernel kernel[MB_MOST_KERNELS];
     uint32_t nkernel;
     uint32_t code[MB_MOST_KERNELS]; /* enum modbuild_code of each, sealed with the tables as they are at the end */
+    struct ym_kernel service[2]; /* rows of SERVICE, sealed like kernels, in the slots of CODE behind theirs */
+    uint32_t nservice;           /* 0: no such section */
     struct ym_param param[16];
     uint32_t nparam;
     struct ym_step step[8];
@@ -65,6 +67,9 @@ void modbuild_init(struct modbuild *b);
 enum { MB_INPUT_U8, MB_IMAGES, MB_DECODED, MB_ECHO, MB_ELEMENTS = 192, MB_ROWS = 2, MB_ROW = 6 };
 
 uint32_t modbuild_string(struct modbuild *b, const char *text);
+
+/* Adds a row of SERVICE. */
+void modbuild_service(struct modbuild *b);
 
 /* Adds a kernel with its parameters; its number. */
 uint32_t modbuild_kernel(struct modbuild *b, enum modbuild_code code, int64_t units, const struct ym_param *p, uint32_t n);
