@@ -66,5 +66,5 @@ if ! compile models/yolov8n.yaml cpu:native "$work/cpu.yoloc" --imgsz 96,128 --b
 fi
 "$yoloc" inspect --code "$work/cuda.yoloc" >"$work/k.cu"
 grep -v '^/\* ' "$work/k.cu" | grep -q 'model\.' && fail "a kernel's text names a layer"
-bash "$here/host.sh" "$work/k.cu" "$work/k.so"
+bash "$here/host.sh" "$work/k.cu" "$work/k.so" service
 YOLOC_LIBCUDA=$mock MOCKCUDA_KERNELS=$work/k.so "$program" "$work/cpu.yoloc" "$work/cuda.yoloc" 2
