@@ -12,6 +12,18 @@ static const struct kb_opinfo {
 #undef KBOP
 };
 
+static bool stores_halves(const struct yir_func *f, uint32_t kernel)
+{
+    bool some = false;
+    for (uint32_t i = 1; i < f->nop; i++) {
+        enum yir_dtype t = yir_tdesc(f->types, f->op[i].type)->dtype;
+        if (f->op[i].kernel != kernel || !(f->op[i].flags & YIR_F_STORED)) continue;
+        if (t != YIR_F16 && t != YIR_BF16) return false;
+        some = true;
+    }
+    return some;
+}
+
 struct kb *kb_new(struct yir_arena *a, const struct yir_func *f, const struct kb_target *t, uint32_t kernel)
 {
     struct kb *b = yir_alloc(a, sizeof *b);
@@ -20,6 +32,7 @@ struct kb *kb_new(struct yir_arena *a, const struct yir_func *f, const struct kb
     b->target = t;
     b->lanes = b->valid = 1;
     b->kernel = kernel;
+    b->rough = t->sm >= 75 && stores_halves(f, kernel);
     b->node = yir_grow(a, NULL, &b->cap_node, 256, sizeof *b->node);
     b->nnode = 1;
     b->nhash = 256;
@@ -275,8 +288,17 @@ static kv exp2_parts(struct kb *b, kv x)
     return wide_op(b, KB_SCALE, KB_F, KB_F, (kv[]){p, held}, 2);
 }
 
+/* y / (1 + e^-x) = y/2 + y/2 * tanh(x/2) */
+static kv rough_logistic(struct kb *b, kv x, kv y)
+{
+    kv half = kb_immf(b, 0.5), half_x = kb_fmul(b, x, half), half_y = kb_fmul(b, y, half);
+    kv t = wide_op(b, KB_TANHE, KB_F, KB_F, (kv[]){half_x}, 1);
+    return kb_fma(b, half_y, t, half_y);
+}
+
 kv kb_logistic(struct kb *b, kv x, kv y)
 {
+    if (b->rough) return rough_logistic(b, x, y);
     bool quick = b->target->scalef && full_vector(b, x);
     kv e = quick ? exp2_parts(b, x) : kb_exp(b, kb_fneg(b, x));
     kv den = kb_fadd(b, e, kb_immf(b, 1.0));

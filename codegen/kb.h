@@ -105,6 +105,7 @@ struct kb {
     uint32_t *outer;    /* [depth]: the scopes around it */
     uint32_t depth;
     size_t cap_outer;
+    bool rough;         /* on a GPU, and all that the kernel stores is in half precision: errors of 1e-4 do not show */
     uint32_t kernel;    /* 1 + index of the kernel being emitted: its unstored ops are computed in place */
     struct kb_bound {   /* ops whose value is already there (accumulators of a fast main loop) */
         uint32_t op;
@@ -139,7 +140,7 @@ kv kb_fmul(struct kb *b, kv x, kv y);
 kv kb_fdiv(struct kb *b, kv x, kv y);
 kv kb_fmin(struct kb *b, kv x, kv y);
 kv kb_fmax(struct kb *b, kv x, kv y);
-kv kb_logistic(struct kb *b, kv x, kv y); /* y / (1 + e^-x): sigmoid for y = 1, silu for y = x; relative error under 1e-6 */
+kv kb_logistic(struct kb *b, kv x, kv y); /* y / (1 + e^-x): sigmoid for y = 1, silu for y = x; relative error under 1e-6; rough: absolute, 1e-3 of y */
 kv kb_ratio(struct kb *b, kv x, kv y); /* x/y for y in [1, 2^126): within 2 units in the last place */
 kv kb_fneg(struct kb *b, kv x);
 kv kb_fma(struct kb *b, kv x, kv y, kv z);

@@ -128,6 +128,7 @@ static const char *const expressions[KB_NCODE] = {
     [KB_EXP] = "expf($a)",
     [KB_LOG] = "logf($a)",
     [KB_ERF] = "erff($a)",
+    [KB_TANHE] = "ptx_tanh($a)",
     [KB_LOGB] = "(float)((__float_as_int($a) >> 23) - 127)",
     [KB_SIGNIF] = "__int_as_float((__float_as_int($a) & 0x007fffff) | 0x3f800000)",
     [KB_FLT] = "$a < $b",
@@ -533,10 +534,23 @@ static void put_access_functions(const struct draw *w)
     }
 }
 
-/* Conversions of the types that the kernel has, each once. */
+static bool has_code(const struct kb *b, enum kb_code code)
+{
+    for (uint32_t i = 1; i < b->nnode; i++)
+        if (b->node[i].code == code) return true;
+    return false;
+}
+
+/* Functions that the nodes use, and conversions of the types that the kernel has, each once. */
 static void put_conversions(const struct draw *w)
 {
     bool done[YIR_NDTYPE] = {false};
+    if (has_code(w->b, KB_TANHE))
+        yir_str_fmt(w->out, "static __device__ __forceinline__ float ptx_tanh(float f)\n"
+                            "{\n"
+                            "    asm(\"tanh.approx.f32 %%0, %%0;\" : \"+f\"(f));\n"
+                            "    return f;\n"
+                            "}\n");
     for (int i = 0; i < w->b->nmem; i++) {
         enum yir_dtype t = w->b->mem[i].dtype;
         if (!done[t] && elements[t].text) yir_str_fmt(w->out, "%s", elements[t].text);

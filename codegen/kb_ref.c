@@ -23,6 +23,7 @@ static double eval1(enum kb_code c, double a)
     case KB_SQRT: return sqrt(a);
     case KB_RINT: return nearbyint(a);
     case KB_RCPE: return 1 / a;
+    case KB_TANHE: return tanh(a);
     case KB_FRAC: return a - floor(a);
     case KB_POW2I: return isfinite(a) ? ldexp(1.0, (int)a) : a;
     case KB_EXP: return exp(a);

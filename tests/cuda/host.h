@@ -47,6 +47,11 @@ static inline unsigned __float_as_uint(float f)
     return (unsigned)__float_as_int(f);
 }
 
+static inline float ptx_tanh(float f)
+{
+    return std::tanh(f);
+}
+
 /* Toward zero; what does not fit becomes the nearest that does, NaN 0. */
 static inline int __float2int_rz(float f)
 {
