@@ -7,9 +7,12 @@
 static const struct cuda_fn {
     const char *symbol;
     size_t at; /* of the pointer in struct cuda_api */
+    int needed;
 } fns[] = {
-#define CUDA(name, symbol, args) {symbol, offsetof(struct cuda_api, name)},
+#define CUDA(name, symbol, args) {symbol, offsetof(struct cuda_api, name), 1},
+#define CUDA_MAYBE(name, symbol, args) {symbol, offsetof(struct cuda_api, name), 0},
 #include "cuda.def"
+#undef CUDA_MAYBE
 #undef CUDA
 };
 
@@ -77,6 +80,12 @@ yolort_status rt_cuda_status(const struct cuda_api *api, int error, const char *
                    error);
 }
 
+yolort_status rt_cuda_check(const struct cuda_api *api, atomic_int *lost, int error, const char *what, const struct rt_error *e)
+{
+    if (error && lost && rt_cuda_is_fatal(error)) atomic_store(lost, error);
+    return rt_cuda_status(api, error, what, e);
+}
+
 static void *open_library(const struct rt_error *e)
 {
     const char *given = getenv("YOLOC_LIBCUDA");
@@ -92,7 +101,7 @@ yolort_status rt_cuda_load(struct cuda_api *out, const struct rt_error *e)
     if (!lib) return YOLORT_NO_DEVICE;
     for (size_t i = 0; i < sizeof fns / sizeof *fns; i++) {
         void *p = dlsym(lib, fns[i].symbol);
-        if (!p) return rt_fail(e, YOLORT_NO_DEVICE, "the CUDA driver is too old: it lacks %s", fns[i].symbol);
+        if (!p && fns[i].needed) return rt_fail(e, YOLORT_NO_DEVICE, "the CUDA driver is too old: it lacks %s", fns[i].symbol);
         memcpy((char *)out + fns[i].at, &p, sizeof p); /* ISO C has no conversion between object and function pointers */
     }
     return rt_cuda_status(out, out->init(0), "start", e);

@@ -4,6 +4,8 @@
 
 #include "status.h"
 
+#include <stdatomic.h>
+
 /* CUDA_MEMCPY2D. */
 struct cuda_side {
     size_t x_bytes, y;
@@ -18,9 +20,23 @@ struct cuda_rows {
     size_t row_bytes, rows;
 };
 
+/* What a launch is told, of cuLaunchKernel and of a graph's node: CUDA_KERNEL_NODE_PARAMS_v1. */
+struct cuda_kernel {
+    void *function;
+    unsigned grid[3], block[3], shared;
+    void **parameter, **extra;
+};
+
+/* CUgraphEdgeData. */
+struct cuda_edge {
+    uint8_t from_port, to_port, type, reserved[5];
+};
+
 struct cuda_api {
 #define CUDA(name, symbol, args) int(*name) args;
+#define CUDA_MAYBE CUDA
 #include "cuda.def"
+#undef CUDA_MAYBE
 #undef CUDA
 };
 
@@ -30,6 +46,9 @@ yolort_status rt_cuda_load(struct cuda_api *out, const struct rt_error *e);
 
 /* The status for an error number of the driver, with a text "what: CUDA_ERROR_..."; 0 is OK. */
 yolort_status rt_cuda_status(const struct cuda_api *api, int error, const char *what, const struct rt_error *e);
+
+/* The same; an error after which nothing works any more on the device's context is kept in *lost. lost may be NULL. */
+yolort_status rt_cuda_check(const struct cuda_api *api, atomic_int *lost, int error, const char *what, const struct rt_error *e);
 
 /* After this error nothing works any more on the device's context. */
 int rt_cuda_is_fatal(int error);

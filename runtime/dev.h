@@ -32,15 +32,24 @@ struct rt_launch {
     const char *name; /* of the kernel */
 };
 
+/* The steps of a run, those that `wanted` in and out choose, in one go. */
+struct rt_play {
+    int batch;
+    uint64_t in[2], out[2]; /* what is bound */
+    void *const *arg;       /* of all steps */
+};
+
 /* What a device with memory of its own does for a context. Between begin and end (which is called whatever happened) work is
  * put on the caller's stream; wait returns when the last run's is done. After YOLORT_DEVICE_LOST every call gives that. */
 struct rt_own_memory {
-    yolort_status (*open)(void **session, const struct rt_code *code, int ordinal, const struct rt_tables *t, struct rt_memory *out,
-                          const struct rt_error *e);
+    yolort_status (*open)(void **session, const struct rt_code *code, const yolort_context_opts *o, const struct rt_tables *t,
+                          struct rt_memory *out, const struct rt_error *e);
     void (*close)(void *session);
     int (*owns)(void *session, const void *p); /* 1: p is an address of this device's memory; -1: of another's */
     yolort_status (*begin)(void *session, void *stream, const struct rt_error *e);
     yolort_status (*poison)(void *session, const struct rt_error *e); /* fills the arena with NaN */
+    /* *played 0: it can't here, launch the steps. */
+    yolort_status (*play)(void *session, const struct rt_play *p, int *played, const struct rt_error *e);
     yolort_status (*put)(void *session, uint8_t *to, const void *from, size_t bytes, const struct rt_error *e);
     yolort_status (*get)(void *session, void *to, const uint8_t *from, size_t bytes, const struct rt_error *e);
     yolort_status (*settle)(void *session, const struct rt_error *e); /* waits for what was put on the stream */

@@ -1,6 +1,6 @@
 /* NVIDIA GPUs through the CUDA driver. */
 #include "block.h"
-#include "cuda_api.h"
+#include "cuda_graph.h"
 #include "dev.h"
 #include "service.h"
 
@@ -22,6 +22,7 @@ enum {
     MULTIPROCESSORS = 16,     /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
     DYNAMIC_SHARED = 8,       /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
     SHARED_UNASKED = 48 << 10, /* bytes that any kernel may have */
+    CAPTURE_ACTIVE = 1,       /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
 };
 
 /* A loaded program on one device; contexts there share it. */
@@ -53,14 +54,15 @@ struct session {
     void *stream, *done; /* of the run that goes on or went before; event behind it */
     int pending;         /* done was recorded */
     void *mark[RT_MARKS]; /* events, made when first needed */
+    int captured;        /* the caller captures the stream: what is put on it does not run now */
+    struct cuda_graphs graphs;
 };
 
 /* --- errors ------------------------------------------------------------------------------------------------- */
 
 static yolort_status check(const struct program *p, struct placed *at, int error, const char *what, const struct rt_error *e)
 {
-    if (error && at && rt_cuda_is_fatal(error)) atomic_store(&at->lost, error);
-    return rt_cuda_status(&p->api, error, what, e);
+    return rt_cuda_check(&p->api, at ? &at->lost : NULL, error, what, e);
 }
 
 static yolort_status still_there(const struct session *s, const struct rt_error *e)
@@ -285,6 +287,7 @@ static void cuda_close(void *session)
     const struct cuda_api *api = &s->p->api;
     if (!api->push(s->at->context)) {
         if (s->pending) api->event_sync(s->done);
+        rt_cuda_graphs_free(&s->graphs);
         if (s->done) api->event_destroy(s->done);
         for (int i = 0; i < RT_MARKS; i++)
             if (s->mark[i]) api->event_destroy(s->mark[i]);
@@ -316,14 +319,39 @@ static yolort_status allocate(struct session *s, struct rt_memory *out, const st
     return YOLORT_OK;
 }
 
-static yolort_status cuda_open(void **session, const struct rt_code *code, int ordinal, const struct rt_tables *t,
+static int64_t count_blocks(const struct ym_kernel *k, int64_t total, int multiprocessors)
+{
+    int64_t blocks = (total - 1) / k->per_block + 1, most = (int64_t)k->most_blocks * multiprocessors;
+    return most && blocks > most ? most : blocks;
+}
+
+/* cuLaunchKernel's parameters of a step. */
+static yolort_status cuda_describe(void *session, const struct rt_launch *l, struct cuda_call *out, const struct rt_error *e)
+{
+    struct session *s = session;
+    const struct ym_kernel *k = &s->p->t->kernel[l->kernel];
+    int64_t blocks = count_blocks(k, l->total, s->at->multiprocessors);
+    if (blocks > INT_MAX) return rt_fail(e, YOLORT_LIMIT, "%s: too many units for a GPU", l->name);
+    out->kernel = (struct cuda_kernel){
+        .function = s->at->function[l->kernel],
+        .grid = {(unsigned)blocks, 1, 1},
+        .block = {k->threads, 1, 1},
+        .shared = k->shared,
+        .parameter = out->parameter,
+    };
+    out->total = l->total;
+    for (uint32_t i = 0; i < l->narg; i++) out->parameter[i] = (void *)(uintptr_t)&l->arg[i];
+    out->parameter[l->narg] = &out->total;
+    return YOLORT_OK;
+}
+
+static yolort_status cuda_open(void **session, const struct rt_code *code, const yolort_context_opts *o, const struct rt_tables *t,
                                struct rt_memory *out, const struct rt_error *e)
 {
     struct program *p = code->own;
     struct placed *at;
-    (void)t;
     pthread_mutex_lock(&p->lock);
-    yolort_status r = place(p, ordinal, &at, e);
+    yolort_status r = place(p, o->device, &at, e);
     if (!r) at->sessions++;
     pthread_mutex_unlock(&p->lock);
     if (r) return r;
@@ -334,6 +362,7 @@ static yolort_status cuda_open(void **session, const struct rt_code *code, int o
     }
     s->p = p;
     s->at = at;
+    s->graphs = (struct cuda_graphs){.api = &p->api, .t = t, .lost = &at->lost, .user = s, .describe = cuda_describe, .mode = o->graph};
     r = check(p, at, p->api.push(at->context), "context", e);
     if (!r) {
         r = allocate(s, out, e);
@@ -351,21 +380,32 @@ static int cuda_owns(void *session, const void *pointer)
     struct session *s = session;
     const struct cuda_api *api = &s->p->api;
     unsigned type = 0;
-    int ordinal = -1, mine = 0;
+    int ordinal = -1;
+    const int attribute[] = {MEMORY_TYPE, DEVICE_ORDINAL};
+    void *value[] = {&type, &ordinal};
     if (atomic_load(&s->at->lost) || api->push(s->at->context)) return 0;
-    if (!api->pointer_attribute(&type, MEMORY_TYPE, (uint64_t)(uintptr_t)pointer) && type == DEVICE_MEMORY)
-        mine = !api->pointer_attribute(&ordinal, DEVICE_ORDINAL, (uint64_t)(uintptr_t)pointer) && ordinal == s->at->ordinal ? 1 : -1;
+    int error = api->pointer_attributes(2, attribute, value, (uint64_t)(uintptr_t)pointer);
     leave(s->p);
-    return mine;
+    return error || type != DEVICE_MEMORY ? 0 : ordinal == s->at->ordinal ? 1 : -1;
 }
 
-/* A run waits for the one before it, which may be on another stream: they share the arena. */
+static int is_captured(const struct session *s, void *stream, int *error)
+{
+    int status = 0;
+    *error = s->p->api.stream_capturing(stream, &status);
+    return !*error && status == CAPTURE_ACTIVE;
+}
+
+/* A run waits for the one before it, which may be on another stream: they share the arena. What is captured can't wait for what
+ * is not. */
 static yolort_status cuda_begin(void *session, void *stream, const struct rt_error *e)
 {
     struct session *s = session;
+    int error;
     RT_TRY(still_there(s, e));
     RT_TRY(check(s->p, s->at, s->p->api.push(s->at->context), "context", e));
-    int error = s->pending ? s->p->api.stream_wait_event(stream, s->done, 0) : 0;
+    s->captured = is_captured(s, stream, &error);
+    if (!error && s->pending && !s->captured) error = s->p->api.stream_wait_event(stream, s->done, 0);
     s->stream = stream;
     if (!error) return YOLORT_OK;
     leave(s->p);
@@ -376,8 +416,8 @@ static yolort_status cuda_end(void *session, const struct rt_error *e)
 {
     struct session *s = session;
     yolort_status r = still_there(s, e);
-    if (!r) r = check(s->p, s->at, s->p->api.event_record(s->done, s->stream), "run", e);
-    if (!r) s->pending = 1;
+    if (!r && !s->captured) r = check(s->p, s->at, s->p->api.event_record(s->done, s->stream), "run", e);
+    if (!r && !s->captured) s->pending = 1;
     leave(s->p);
     return r;
 }
@@ -419,24 +459,15 @@ static yolort_status cuda_wait(void *session, const struct rt_error *e)
     return r;
 }
 
-static int64_t count_blocks(const struct ym_kernel *k, int64_t total, int multiprocessors)
-{
-    int64_t blocks = (total - 1) / k->per_block + 1, most = (int64_t)k->most_blocks * multiprocessors;
-    return most && blocks > most ? most : blocks;
-}
-
 static yolort_status cuda_launch(const struct rt_launch *l, int32_t *stray, const struct rt_error *e)
 {
     struct session *s = l->session;
-    const struct ym_kernel *k = &s->p->t->kernel[l->kernel];
-    int64_t total = l->total, blocks = count_blocks(k, total, s->at->multiprocessors);
-    void *parameter[YM_MAX_ARGS + 1];
+    struct cuda_call call;
     *stray = 0;
-    if (blocks > INT_MAX) return rt_fail(e, YOLORT_LIMIT, "%s: too many units for a GPU", l->name);
-    for (uint32_t i = 0; i < l->narg; i++) parameter[i] = (void *)(uintptr_t)&l->arg[i];
-    parameter[l->narg] = &total;
-    int error = s->p->api.launch(s->at->function[l->kernel], (unsigned)blocks, 1, 1, k->threads, 1, 1, k->shared, s->stream,
-                                   parameter, NULL);
+    RT_TRY(cuda_describe(s, l, &call, e));
+    const struct cuda_kernel *k = &call.kernel;
+    int error = s->p->api.launch(k->function, k->grid[0], k->grid[1], k->grid[2], k->block[0], k->block[1], k->block[2], k->shared,
+                                 s->stream, k->parameter, k->extra);
     return check(s->p, s->at, error, l->name, e);
 }
 
@@ -535,12 +566,20 @@ static const struct rt_service service = {
     .between = cuda_between,
 };
 
+static yolort_status cuda_play(void *session, const struct rt_play *p, int *played, const struct rt_error *e)
+{
+    struct session *s = session;
+    *played = 0;
+    return s->captured ? YOLORT_OK : rt_cuda_graph_play(&s->graphs, p, s->stream, played, e);
+}
+
 static const struct rt_own_memory own = {
     .open = cuda_open,
     .close = cuda_close,
     .owns = cuda_owns,
     .begin = cuda_begin,
     .poison = cuda_poison,
+    .play = cuda_play,
     .put = cuda_put,
     .get = cuda_get,
     .settle = cuda_settle,

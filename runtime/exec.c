@@ -1,6 +1,7 @@
 #include "cpucount.h"
 #include "object.h"
 #include "opts.h"
+#include "order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ enum {
     SPIN_US = 50, /* a run of yolov8n on two threads: 28.8 ms with 0, 28.0 with 5, 27.2 with 20, 26.7 with 50 and with 200 */
     MAX_SPIN_US = 1000000,
     MAX_DEVICE = 1023,
+    GRAPH_BITS = YOLORT_GRAPH_OFF | YOLORT_GRAPH_CHAIN | YOLORT_GRAPH_FULL_EDGES,
 };
 
 static int is_context(const yolort_context *c)
@@ -88,6 +90,7 @@ static yolort_status read_opts(yolort_context_opts *own, const yolort_context_op
     if (!RT_HOLDS(CTX_THREADS, own->threads >= 0 && own->threads <= MAX_THREADS)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_SPIN, own->spin_us >= -1 && own->spin_us <= MAX_SPIN_US)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_DEVICE, own->device >= 0 && own->device <= MAX_DEVICE)) return YOLORT_ARG;
+    if (!RT_HOLDS(CTX_GRAPH, !(own->graph & ~GRAPH_BITS))) return YOLORT_ARG;
     own->threads = thread_count(own->threads);
     if (!own->spin_us) own->spin_us = SPIN_US;
     return YOLORT_OK;
@@ -126,7 +129,7 @@ static yolort_status allocate(yolort_context *c, const yolort_context_opts *own)
     c->arg = calloc((size_t)t->narg + 1, sizeof *c->arg);
     c->ms = calloc((size_t)t->nstep + 1, sizeof *c->ms);
     if (!c->arg || !c->ms) return YOLORT_OOM_HOST;
-    if (dev->own) return dev->own->open(&c->session, &c->m->code, own->device, t, &c->memory, &e);
+    if (dev->own) return dev->own->open(&c->session, &c->m->code, own, t, &c->memory, &e);
     return allocate_host(c, own->spin_us);
 }
 
@@ -274,18 +277,22 @@ static yolort_status run_step(yolort_context *c, const struct ym_step *p, int ba
     return YOLORT_OK;
 }
 
-static int wanted(const struct ym_step *p, const uint64_t in[2], const uint64_t out[2])
+static yolort_status play(yolort_context *c, int batch, const uint64_t in[2], const uint64_t out[2], int *played, const struct rt_error *e)
 {
-    int fed = !(p->need[0] | p->need[1]) || rt_mask_meets(p->need, in);
-    return fed && rt_mask_meets(p->want, out);
+    const struct rt_play p = {batch, {in[0], in[1]}, {out[0], out[1]}, c->arg};
+    *played = 0;
+    return c->session && !c->profile ? c->m->dev->own->play(c->session, &p, played, e) : YOLORT_OK;
 }
 
 static yolort_status run_steps(yolort_context *c, int batch, const uint64_t in[2], const uint64_t out[2], const struct rt_error *e)
 {
     const struct rt_tables *t = &c->m->t;
+    int played;
+    RT_TRY(play(c, batch, in, out, &played, e));
+    if (played) return YOLORT_OK;
     if (c->profile) memset(c->ms, 0, t->nstep * sizeof *c->ms);
     for (uint32_t i = 0; i < t->nstep; i++) {
-        if (!wanted(&t->step[i], in, out)) continue;
+        if (!rt_step_wanted(&t->step[i], in, out)) continue;
         double start = c->profile ? now_ms() : 0;
         RT_TRY(run_step(c, &t->step[i], batch, e));
         if (c->profile && c->session) RT_TRY(c->m->dev->own->settle(c->session, e));

@@ -146,12 +146,21 @@ YOLORT_API yolort_status yolort_gpus(yolort_gpu *out, size_t capacity, size_t *c
 
 /* --- contexts ----------------------------------------------------------------------------------------------- */
 
+/* CUDA: a run is kept as an executable graph, one for each batch and set of what is bound, the newest sixteen of them; steps that
+ * do not need each other then run side by side. Bits of `graph` turn parts of it off. */
+enum yolort_graph {
+    YOLORT_GRAPH_OFF = 1,        /* each step is launched by itself */
+    YOLORT_GRAPH_CHAIN = 2,      /* no steps side by side */
+    YOLORT_GRAPH_FULL_EDGES = 4  /* no step is started before the one that it waits for has ended */
+};
+
 typedef struct yolort_context_opts {
     size_t size;     /* sizeof of this struct as the caller knows it; yolort_context_opts_init sets it */
     int device;      /* ordinal of the GPU; 0 for CPU modules */
     int threads;     /* CPU: number of threads, 0: yolort_cpu_threads(); at most four for each core are started */
     int guard;       /* debug: the arena lies between pages that may not be touched, and is poisoned with NaN */
     int spin_us;     /* CPU: for how long a thread looks for work before it sleeps; 0: 50 microseconds, -1: not at all */
+    int graph;       /* CUDA: 0, or bits of enum yolort_graph */
 } yolort_context_opts;
 
 YOLORT_API void yolort_context_opts_init(yolort_context_opts *o, size_t size);
@@ -174,8 +183,9 @@ YOLORT_API yolort_status yolort_bind(yolort_context *c, size_t io, void *data, s
 
 /* Runs `batch` images (1 .. max_batch) through the network. On a CPU module the work is done on return and `stream`
  * must be NULL. On a CUDA module it is put on the stream (a CUstream or cudaStream_t, NULL: the default one) of the context's
- * device, copies included; yolort_wait waits for it, and what is bound stays as it is until then. After DEVICE_LOST the
- * context does nothing more; free it. Allocates nothing. */
+ * device, copies included; yolort_wait waits for it, and what is bound stays as it is until then. A stream that the caller captures
+ * gets the launches, and the order with other runs of the context is the caller's. After DEVICE_LOST the context does nothing more;
+ * free it. Allocates nothing, but for the graph of the first run with a batch and a set of what is bound. */
 YOLORT_API yolort_status yolort_run(yolort_context *c, int batch, void *stream);
 YOLORT_API yolort_status yolort_wait(yolort_context *c);
 

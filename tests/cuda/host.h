@@ -76,7 +76,18 @@ static void host_run(void (*kernel)(A...), unsigned blocks, unsigned threads, vo
     host_run(kernel, blocks, threads, parameter, std::index_sequence_for<A...>{});
 }
 
+template <typename... A>
+static size_t host_size(void (*)(A...), unsigned i)
+{
+    const size_t size[] = {sizeof(A)..., 0};
+    return size[i];
+}
+
 #define HOST_KERNEL(name)                                                                                    \
+    extern "C" __attribute__((visibility("default"))) size_t name##_size(unsigned i)                         \
+    {                                                                                                        \
+        return host_size(name, i);                                                                           \
+    }                                                                                                        \
     extern "C" __attribute__((visibility("default"))) void name##_run(unsigned blocks, unsigned threads, void **parameter)  \
     {                                                                                                        \
         host_run(name, blocks, threads, parameter);                                                          \

@@ -4,6 +4,7 @@
  * MOCKCUDA_DEVICES: compute capabilities, "90,86"; default "90". Failures: mockcuda_fail.
  */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +18,45 @@ static struct {
     char name[64];
     int nth, code;
 } failure;
-static long live, launches;
-static int depth; /* of the stack of contexts */
+static atomic_long live, launches, played, changed, programmatic;
+static _Thread_local int depth; /* of the stack of contexts */
 static int foreign_ordinal;
 static const void *foreign;
+static const void *captured;
+
+/* A kernel: NULL, NULL without a library of them. size: bytes of parameter i, 0 behind the last. */
+struct function {
+    void (*run)(unsigned blocks, unsigned threads, void **parameter);
+    size_t (*size)(unsigned i);
+};
 
 struct thing {
-    int kind;
+    struct function function; /* of a module */
+};
+
+enum { MOST_PARAMETERS = 80, MOST_NODES = 1024 };
+
+struct kernel { /* CUDA_KERNEL_NODE_PARAMS_v1 */
+    struct function *function;
+    unsigned grid[3], block[3], shared;
+    void **parameter, **extra;
+};
+
+struct node {
+    unsigned index;
+    struct kernel kernel;
+    void *parameter[MOST_PARAMETERS]; /* copies */
+};
+
+/* Also what is made of it, which has nodes of its own. */
+struct graph {
+    struct node *node[MOST_NODES];
+    unsigned n;
+    unsigned char after[MOST_NODES][MOST_NODES / 8]; /* bit j of row i: node i waits for node j */
+};
+
+struct edge { /* CUgraphEdgeData */
+    unsigned char from_port, to_port, type, reserved[5];
 };
 
 /* The nth call from now on of a function gives code. nth 0: none. */
@@ -31,6 +64,10 @@ API void mockcuda_fail(const char *name, int nth, int code);
 API long mockcuda_live(void);     /* things that were made and not given back: memory, contexts, modules, events, pushes */
 API long mockcuda_launches(void);
 API void mockcuda_device_memory(const void *address, int ordinal); /* is told to lie on that device */
+API void mockcuda_capture(const void *stream); /* is being captured; NULL: none */
+API long mockcuda_played(void);                /* launches of graphs */
+API long mockcuda_changed(void);               /* changes of graphs' nodes */
+API long mockcuda_programmatic(void);          /* edges of that kind */
 
 void mockcuda_fail(const char *name, int nth, int code)
 {
@@ -53,6 +90,26 @@ void mockcuda_device_memory(const void *address, int ordinal)
 {
     foreign = address;
     foreign_ordinal = ordinal;
+}
+
+void mockcuda_capture(const void *stream)
+{
+    captured = stream;
+}
+
+long mockcuda_played(void)
+{
+    return played;
+}
+
+long mockcuda_changed(void)
+{
+    return changed;
+}
+
+long mockcuda_programmatic(void)
+{
+    return programmatic;
 }
 
 static int fails(const char *name)
@@ -130,7 +187,7 @@ API int cuMemcpy2DAsync_v2(const struct mock_rows *rows, void *stream);
 API int cuMemHostAlloc(void **address, size_t bytes, unsigned flags);
 API int cuMemFreeHost(void *address);
 API int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *stream);
-API int cuPointerGetAttribute(void *value, int attribute, uint64_t address);
+API int cuPointerGetAttributes(unsigned n, const int *attribute, void **value, uint64_t address);
 API int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                        void *stream, void **parameter, void **extra);
 API int cuStreamWaitEvent(void *stream, void *event, unsigned flags);
@@ -140,6 +197,16 @@ API int cuEventRecord(void *event, void *stream);
 API int cuEventSynchronize(void *event);
 API int cuEventElapsedTime(float *ms, void *from, void *to);
 API int cuEventDestroy_v2(void *event);
+API int cuStreamIsCapturing(void *stream, int *status);
+API int cuGraphCreate(void **graph, unsigned flags);
+API int cuGraphAddKernelNode(void **node, void *graph, void *const *before, size_t n, const struct kernel *k);
+API int cuGraphAddDependencies(void *graph, void *const *from, void *const *to, size_t n);
+API int cuGraphAddDependencies_v2(void *graph, void *const *from, void *const *to, const struct edge *as, size_t n);
+API int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags);
+API int cuGraphExecKernelNodeSetParams(void *exec, void *node, const struct kernel *k);
+API int cuGraphLaunch(void *exec, void *stream);
+API int cuGraphExecDestroy(void *exec);
+API int cuGraphDestroy(void *graph);
 API int cuGetErrorName(int error, const char **name);
 
 int cuInit(unsigned flags)
@@ -235,18 +302,26 @@ int cuModuleUnload(void *module)
     return unmake(module);
 }
 
-/* Without a library of kernels, a function is its module, and does nothing. */
+static void take(void *lib, const char *name, const char *suffix, void *fn)
+{
+    char entry[256];
+    snprintf(entry, sizeof entry, "%s%s", name, suffix);
+    void *p = lib ? dlsym(lib, entry) : NULL;
+    memcpy(fn, &p, sizeof p);
+}
+
+/* Without a library of kernels a function does nothing. */
 int cuModuleGetFunction(void **function, void *module, const char *name)
 {
     ENTER("cuModuleGetFunction");
     const char *path = getenv("MOCKCUDA_KERNELS");
     void *lib = path ? dlopen(path, RTLD_NOW) : NULL;
-    char entry[256];
-    *function = module;
+    struct function *f = &((struct thing *)module)->function;
+    *function = f;
     if (!path) return 0;
-    snprintf(entry, sizeof entry, "%s_run", name);
-    *function = lib ? dlsym(lib, entry) : NULL;
-    return *function ? 0 : NOT_FOUND;
+    take(lib, name, "_run", &f->run);
+    take(lib, name, "_size", &f->size);
+    return f->run && f->size ? 0 : NOT_FOUND;
 }
 
 int cuFuncSetAttribute(void *function, int attribute, int value)
@@ -323,12 +398,23 @@ int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *stream
     return 0;
 }
 
-int cuPointerGetAttribute(void *value, int attribute, uint64_t address)
+/* Of what is no device memory it tells nothing. */
+int cuPointerGetAttributes(unsigned n, const int *attribute, void **value, uint64_t address)
 {
-    ENTER("cuPointerGetAttribute");
-    if ((const void *)(uintptr_t)address != foreign) return INVALID_VALUE;
-    if (attribute == 2) *(unsigned *)value = 2;
-    if (attribute == 9) *(int *)value = foreign_ordinal;
+    ENTER("cuPointerGetAttributes");
+    int known = (const void *)(uintptr_t)address == foreign;
+    for (unsigned i = 0; i < n; i++) {
+        if (attribute[i] != 2 && attribute[i] != 9) return INVALID_VALUE;
+        *(int *)value[i] = !known ? 0 : attribute[i] == 2 ? 2 : foreign_ordinal;
+    }
+    return 0;
+}
+
+static int launch(const struct kernel *k)
+{
+    launches++;
+    if (k->grid[1] != 1 || k->grid[2] != 1 || k->block[1] != 1 || k->block[2] != 1 || k->shared > 227 << 10 || k->extra) return INVALID_VALUE;
+    if (k->function->run) k->function->run(k->grid[0], k->block[0], k->parameter);
     return 0;
 }
 
@@ -336,14 +422,168 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
                    void *stream, void **parameter, void **extra)
 {
     ENTER("cuLaunchKernel");
-    void (*run)(unsigned blocks, unsigned threads, void **parameter);
-    launches++;
-    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || shared > 227 << 10 || extra) return INVALID_VALUE;
     (void)stream;
-    if (!getenv("MOCKCUDA_KERNELS")) return 0;
-    memcpy(&run, &function, sizeof run);
-    run(gx, bx, parameter);
+    const struct kernel k = {function, {gx, gy, gz}, {bx, by, bz}, shared, parameter, extra};
+    return launch(&k);
+}
+
+int cuStreamIsCapturing(void *stream, int *status)
+{
+    ENTER("cuStreamIsCapturing");
+    *status = stream && stream == captured;
     return 0;
+}
+
+static struct graph *new_graph(void)
+{
+    struct graph *g = calloc(1, sizeof *g);
+    if (!g) abort();
+    live++;
+    return g;
+}
+
+int cuGraphCreate(void **graph, unsigned flags)
+{
+    ENTER("cuGraphCreate");
+    *graph = flags ? NULL : new_graph();
+    return flags ? INVALID_VALUE : 0;
+}
+
+static void free_parameters(struct node *n)
+{
+    for (unsigned i = 0; i < MOST_PARAMETERS; i++) free(n->parameter[i]);
+    memset(n->parameter, 0, sizeof n->parameter);
+}
+
+/* The node's own copies of the parameters, as the driver takes them when it is told. */
+static void tell(struct node *n, const struct kernel *k)
+{
+    free_parameters(n);
+    n->kernel = *k;
+    n->kernel.parameter = n->parameter;
+    for (unsigned i = 0; k->function->size && k->function->size(i); i++) {
+        n->parameter[i] = malloc(k->function->size(i));
+        if (!n->parameter[i]) abort();
+        memcpy(n->parameter[i], k->parameter[i], k->function->size(i));
+    }
+}
+
+static struct node *add_node(struct graph *g, const struct kernel *k)
+{
+    struct node *n = g->n < MOST_NODES ? calloc(1, sizeof *n) : NULL;
+    if (!n) return NULL;
+    n->index = g->n;
+    g->node[g->n++] = n;
+    tell(n, k);
+    return n;
+}
+
+int cuGraphAddKernelNode(void **node, void *graph, void *const *before, size_t n, const struct kernel *k)
+{
+    ENTER("cuGraphAddKernelNode");
+    (void)before;
+    *node = n ? NULL : add_node(graph, k);
+    return *node ? 0 : INVALID_VALUE;
+}
+
+static int add_edges(struct graph *g, void *const *from, void *const *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct node *a = from[i], *b = to[i];
+        if (!a || !b || a == b || g->node[a->index] != a || g->node[b->index] != b) return INVALID_VALUE;
+        if (g->after[b->index][a->index / 8] >> a->index % 8 & 1) return INVALID_VALUE;
+        g->after[b->index][a->index / 8] |= (unsigned char)(1u << a->index % 8);
+    }
+    return 0;
+}
+
+int cuGraphAddDependencies(void *graph, void *const *from, void *const *to, size_t n)
+{
+    ENTER("cuGraphAddDependencies");
+    return add_edges(graph, from, to, n);
+}
+
+int cuGraphAddDependencies_v2(void *graph, void *const *from, void *const *to, const struct edge *as, size_t n)
+{
+    ENTER("cuGraphAddDependencies_v2");
+    for (size_t i = 0; i < n; i++) {
+        if (as[i].from_port != as[i].type || as[i].type > 1 || as[i].to_port) return INVALID_VALUE;
+        programmatic += as[i].type;
+    }
+    return add_edges(graph, from, to, n);
+}
+
+int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
+{
+    ENTER("cuGraphInstantiateWithFlags");
+    const struct graph *from = graph;
+    if (flags) return INVALID_VALUE;
+    struct graph *g = new_graph();
+    memcpy(g->after, from->after, sizeof g->after);
+    for (unsigned i = 0; i < from->n; i++)
+        if (!add_node(g, &from->node[i]->kernel)) abort();
+    *exec = g;
+    return 0;
+}
+
+int cuGraphExecKernelNodeSetParams(void *exec, void *node, const struct kernel *k)
+{
+    ENTER("cuGraphExecKernelNodeSetParams");
+    struct graph *g = exec;
+    const struct node *n = node;
+    if (n->index >= g->n || g->node[n->index]->kernel.function != k->function) return INVALID_VALUE;
+    tell(g->node[n->index], k);
+    changed++;
+    return 0;
+}
+
+/* The last node of those that wait for none that is still to come. */
+static unsigned next_ready(const struct graph *g, const unsigned char *done)
+{
+    for (unsigned i = g->n; i-- > 0;) {
+        int ready = !(done[i / 8] >> i % 8 & 1);
+        for (unsigned b = 0; ready && b < MOST_NODES / 8; b++) ready = !(g->after[i][b] & ~done[b]);
+        if (ready) return i;
+    }
+    return g->n;
+}
+
+/* In an order as far from that of the nodes as the edges allow, so that a missing one shows. */
+int cuGraphLaunch(void *exec, void *stream)
+{
+    ENTER("cuGraphLaunch");
+    const struct graph *g = exec;
+    unsigned char done[MOST_NODES / 8] = {0};
+    (void)stream;
+    played++;
+    for (unsigned k = 0; k < g->n; k++) {
+        unsigned i = next_ready(g, done);
+        int error = i < g->n ? launch(&g->node[i]->kernel) : INVALID_VALUE;
+        if (error) return error;
+        done[i / 8] |= (unsigned char)(1u << i % 8);
+    }
+    return 0;
+}
+
+static int free_graph(struct graph *g)
+{
+    for (unsigned i = 0; i < g->n; i++) {
+        free_parameters(g->node[i]);
+        free(g->node[i]);
+    }
+    return unmake(g);
+}
+
+int cuGraphExecDestroy(void *exec)
+{
+    ENTER("cuGraphExecDestroy");
+    return free_graph(exec);
+}
+
+int cuGraphDestroy(void *graph)
+{
+    ENTER("cuGraphDestroy");
+    return free_graph(graph);
 }
 
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags)

@@ -14,6 +14,10 @@ struct mock {
     long (*live)(void);
     long (*launches)(void);
     void (*device_memory)(const void *address, int ordinal);
+    void (*capture)(const void *stream);
+    long (*played)(void);
+    long (*changed)(void);
+    long (*programmatic)(void);
 };
 
 static void take(void *lib, const char *name, void *fn)
@@ -34,6 +38,11 @@ static struct mock mock(void)
     take(lib, "mockcuda_live", &m.live);
     take(lib, "mockcuda_launches", &m.launches);
     take(lib, "mockcuda_device_memory", &m.device_memory);
+    take(lib, "mockcuda_capture", &m.capture);
+    take(lib, "mockcuda_played", &m.played);
+    take(lib, "mockcuda_changed", &m.changed);
+    take(lib, "mockcuda_programmatic", &m.programmatic);
+    m.capture(NULL);
     unsetenv("MOCKCUDA_DEVICES"); /* a serial runner has one process for all tests */
     m.fail("", 0, 0);
     m.device_memory(NULL, 0);

@@ -1,0 +1,236 @@
+#include "cuda_graph.h"
+
+#include "order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_GRAPHS = 16,       /* kept of a context */
+    PROGRAMMATIC = 1,       /* CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC */
+};
+
+struct edge_step {
+    uint32_t step, node;
+};
+
+struct cuda_graph {
+    struct cuda_graph *next;
+    int batch;
+    uint64_t in[2], out[2];
+    void *graph, *exec;
+    void **node;
+    uint32_t nedge;
+    struct edge_step *edge; /* steps with an argument among what is bound */
+    void **arg;             /* all arguments, as the graph has them */
+};
+
+static yolort_status check(const struct cuda_graphs *g, int error, const struct rt_error *e)
+{
+    return rt_cuda_check(g->api, g->lost, error, "graph", e);
+}
+
+static void drop(const struct cuda_graphs *g, struct cuda_graph *x)
+{
+    if (!x) return;
+    if (x->exec) g->api->graph_exec_destroy(x->exec);
+    if (x->graph) g->api->graph_destroy(x->graph);
+    free(x->node);
+    free(x->edge);
+    free(x->arg);
+    free(x);
+}
+
+static yolort_status describe(const struct cuda_graphs *g, const struct rt_play *p, uint32_t step, struct cuda_call *out,
+                              const struct rt_error *e)
+{
+    const struct ym_step *s = &g->t->step[step];
+    const struct ym_kernel *k = &g->t->kernel[s->kernel];
+    struct rt_launch l = {
+        .kernel = s->kernel,
+        .narg = s->narg,
+        .arg = p->arg + s->first_arg,
+        .total = k->units * p->batch,
+        .name = g->t->strings + k->name,
+    };
+    return g->describe(g->user, &l, out, e);
+}
+
+static int is_edge(const struct rt_tables *t, const struct ym_step *s)
+{
+    for (uint32_t i = 0; i < s->narg; i++)
+        if (t->arg[s->first_arg + i].slot == YM_SLOT_IO) return 1;
+    return 0;
+}
+
+static yolort_status add_nodes(const struct cuda_graphs *g, const struct rt_play *p, const struct rt_order *o, struct cuda_graph *x,
+                               const struct rt_error *e)
+{
+    for (uint32_t i = 0; i < o->n; i++) {
+        struct cuda_call call;
+        RT_TRY(describe(g, p, o->step[i], &call, e));
+        RT_TRY(check(g, g->api->graph_kernel(&x->node[i], x->graph, NULL, 0, &call.kernel), e));
+        if (is_edge(g->t, &g->t->step[o->step[i]])) x->edge[x->nedge++] = (struct edge_step){o->step[i], i};
+    }
+    return YOLORT_OK;
+}
+
+struct links {
+    void **from, **to;
+    struct cuda_edge *as;
+    size_t n, nprogrammatic;
+};
+
+static int waits(const struct cuda_graphs *g, const struct rt_order *o, uint32_t node)
+{
+    (void)g, (void)o, (void)node;
+    return 0;
+}
+
+/* A kernel that waits by itself for the end of what comes before may be started before that end. What it comes after has to do
+ * the same, so that what lies further back is over as well. */
+static int is_programmatic(const struct cuda_graphs *g, const struct rt_order *o, uint32_t from, uint32_t to)
+{
+    return g->api->graph_link_as && !(g->mode & YOLORT_GRAPH_FULL_EDGES) && waits(g, o, from) && waits(g, o, to);
+}
+
+static void add_link(struct links *l, const struct cuda_graph *x, uint32_t from, uint32_t to, int programmatic)
+{
+    l->from[l->n] = x->node[from];
+    l->to[l->n] = x->node[to];
+    if (programmatic) l->as[l->n] = (struct cuda_edge){.from_port = PROGRAMMATIC, .type = PROGRAMMATIC};
+    l->nprogrammatic += (size_t)programmatic;
+    l->n++;
+}
+
+static void collect(const struct cuda_graphs *g, const struct rt_order *o, const struct cuda_graph *x, struct links *l)
+{
+    for (uint32_t i = 1; i < o->n; i++) {
+        uint32_t n = o->first[i + 1] - o->first[i];
+        if (g->mode & YOLORT_GRAPH_CHAIN) {
+            add_link(l, x, i - 1, i, is_programmatic(g, o, i - 1, i));
+            continue;
+        }
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t from = o->before[o->first[i] + k];
+            add_link(l, x, from, i, n == 1 && is_programmatic(g, o, from, i));
+        }
+    }
+}
+
+static yolort_status add_links(const struct cuda_graphs *g, const struct rt_order *o, const struct cuda_graph *x, const struct rt_error *e)
+{
+    size_t most = (size_t)o->first[o->n] + o->n + 1;
+    struct links l = {calloc(most, sizeof *l.from), calloc(most, sizeof *l.to), calloc(most, sizeof *l.as), 0, 0};
+    yolort_status s = YOLORT_OOM_HOST;
+    if (l.from && l.to && l.as) {
+        collect(g, o, x, &l);
+        int error = l.nprogrammatic ? g->api->graph_link_as(x->graph, l.from, l.to, l.as, l.n)
+                    : l.n           ? g->api->graph_link(x->graph, l.from, l.to, l.n)
+                                    : 0;
+        s = check(g, error, e);
+    }
+    free(l.from);
+    free(l.to);
+    free(l.as);
+    return s;
+}
+
+static yolort_status fill(const struct cuda_graphs *g, const struct rt_play *p, const struct rt_order *o, struct cuda_graph *x,
+                          const struct rt_error *e)
+{
+    x->node = calloc((size_t)o->n + 1, sizeof *x->node);
+    x->edge = calloc((size_t)o->n + 1, sizeof *x->edge);
+    x->arg = calloc((size_t)g->t->narg + 1, sizeof *x->arg);
+    if (!x->node || !x->edge || !x->arg) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    memcpy(x->arg, p->arg, g->t->narg * sizeof *x->arg);
+    RT_TRY(check(g, g->api->graph_create(&x->graph, 0), e));
+    RT_TRY(add_nodes(g, p, o, x, e));
+    RT_TRY(add_links(g, o, x, e));
+    return check(g, g->api->graph_ready(&x->exec, x->graph, 0), e);
+}
+
+static yolort_status build(const struct cuda_graphs *g, const struct rt_play *p, struct cuda_graph **out, const struct rt_error *e)
+{
+    struct rt_order o;
+    struct cuda_graph *x = calloc(1, sizeof *x);
+    if (!x) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    *x = (struct cuda_graph){.batch = p->batch, .in = {p->in[0], p->in[1]}, .out = {p->out[0], p->out[1]}};
+    yolort_status s = rt_order_new(&o, g->t, p->in, p->out, p->batch);
+    if (!s) s = fill(g, p, &o, x, e);
+    rt_order_free(&o);
+    if (s)
+        drop(g, x);
+    else
+        *out = x;
+    return s;
+}
+
+/* Takes it out of the list. */
+static struct cuda_graph *find(struct cuda_graphs *g, const struct rt_play *p)
+{
+    for (struct cuda_graph **at = &g->first, *x; (x = *at); at = &x->next) {
+        if (x->batch != p->batch || memcmp(x->in, p->in, sizeof x->in) || memcmp(x->out, p->out, sizeof x->out)) continue;
+        *at = x->next;
+        return x;
+    }
+    return NULL;
+}
+
+/* Puts it first; the one used longest ago goes when there are too many. */
+static void keep(struct cuda_graphs *g, struct cuda_graph *x)
+{
+    int n = 1;
+    x->next = g->first;
+    g->first = x;
+    for (; x->next && n < MOST_GRAPHS; x = x->next) n++;
+    drop(g, x->next);
+    x->next = NULL;
+}
+
+static yolort_status change_step(const struct cuda_graphs *g, const struct rt_play *p, struct cuda_graph *x, const struct edge_step *at,
+                                 const struct rt_error *e)
+{
+    const struct ym_step *s = &g->t->step[at->step];
+    struct cuda_call call;
+    void **had = x->arg + s->first_arg;
+    if (!memcmp(had, p->arg + s->first_arg, s->narg * sizeof *had)) return YOLORT_OK;
+    RT_TRY(describe(g, p, at->step, &call, e));
+    int error = g->api->graph_change(x->exec, x->node[at->node], &call.kernel);
+    if (!error) memcpy(had, p->arg + s->first_arg, s->narg * sizeof *had);
+    return check(g, error, e);
+}
+
+/* What the graph has of other memory than this run's. */
+static yolort_status change(const struct cuda_graphs *g, const struct rt_play *p, struct cuda_graph *x, const struct rt_error *e)
+{
+    for (uint32_t i = 0; i < x->nedge; i++) RT_TRY(change_step(g, p, x, &x->edge[i], e));
+    return YOLORT_OK;
+}
+
+yolort_status rt_cuda_graph_play(struct cuda_graphs *g, const struct rt_play *p, void *stream, int *played, const struct rt_error *e)
+{
+    *played = 0;
+    if (g->off || g->mode & YOLORT_GRAPH_OFF || !g->api->graph_ready) return YOLORT_OK;
+    struct cuda_graph *x = find(g, p);
+    yolort_status s = x ? change(g, p, x, e) : build(g, p, &x, e);
+    if (s == YOLORT_UNSUPPORTED || s == YOLORT_LIMIT) {
+        drop(g, x);
+        g->off = 1;
+        if (e && e->size) e->text[0] = 0;
+        return YOLORT_OK;
+    }
+    if (x) keep(g, x);
+    RT_TRY(s);
+    *played = 1;
+    return check(g, g->api->graph_launch(x->exec, stream), e);
+}
+
+void rt_cuda_graphs_free(struct cuda_graphs *g)
+{
+    for (struct cuda_graph *x = g->first, *next; x; x = next) {
+        next = x->next;
+        drop(g, x);
+    }
+    g->first = NULL;
+}
