@@ -54,6 +54,15 @@ static const struct failure {
     {802, YOLORT_NO_DEVICE, 0},    /* SYSTEM_NOT_READY */
     {803, YOLORT_INCOMPATIBLE, 0}, /* SYSTEM_DRIVER_MISMATCH */
     {804, YOLORT_INCOMPATIBLE, 0}, /* COMPAT_NOT_SUPPORTED_ON_DEVICE */
+    {900, YOLORT_ARG, 0},          /* STREAM_CAPTURE_UNSUPPORTED, and what else is wrong beside a stream that the caller captures */
+    {901, YOLORT_ARG, 0},
+    {902, YOLORT_ARG, 0},
+    {903, YOLORT_ARG, 0},
+    {904, YOLORT_ARG, 0},
+    {905, YOLORT_ARG, 0},
+    {906, YOLORT_ARG, 0},
+    {907, YOLORT_ARG, 0},
+    {908, YOLORT_ARG, 0},
     {999, YOLORT_DEVICE_LOST, 1},  /* UNKNOWN */
 };
 

@@ -45,7 +45,8 @@ struct rt_own_memory {
     yolort_status (*open)(void **session, const struct rt_code *code, const yolort_context_opts *o, const struct rt_tables *t,
                           struct rt_memory *out, const struct rt_error *e);
     void (*close)(void *session);
-    int (*owns)(void *session, const void *p); /* 1: p is an address of this device's memory; -1: of another's */
+    /* *where: 1 when p is an address of this device's memory, -1 of another's, 0 of the host's. */
+    yolort_status (*locate)(void *session, const void *p, int *where, const struct rt_error *e);
     yolort_status (*begin)(void *session, void *stream, const struct rt_error *e);
     yolort_status (*poison)(void *session, const struct rt_error *e); /* fills the arena with NaN */
     /* *played 0: it can't here, launch the steps. */

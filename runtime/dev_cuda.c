@@ -375,7 +375,7 @@ static yolort_status cuda_open(void **session, const struct rt_code *code, const
     return r;
 }
 
-static int cuda_owns(void *session, const void *pointer)
+static yolort_status cuda_locate(void *session, const void *pointer, int *where, const struct rt_error *e)
 {
     struct session *s = session;
     const struct cuda_api *api = &s->p->api;
@@ -383,10 +383,12 @@ static int cuda_owns(void *session, const void *pointer)
     int ordinal = -1;
     const int attribute[] = {MEMORY_TYPE, DEVICE_ORDINAL};
     void *value[] = {&type, &ordinal};
-    if (atomic_load(&s->at->lost) || api->push(s->at->context)) return 0;
+    RT_TRY(still_there(s, e));
+    RT_TRY(check(s->p, s->at, api->push(s->at->context), "context", e));
     int error = api->pointer_attributes(2, attribute, value, (uint64_t)(uintptr_t)pointer);
     leave(s->p);
-    return error || type != DEVICE_MEMORY ? 0 : ordinal == s->at->ordinal ? 1 : -1;
+    *where = type != DEVICE_MEMORY ? 0 : ordinal == s->at->ordinal ? 1 : -1;
+    return check(s->p, s->at, error, "bind", e);
 }
 
 static int is_captured(const struct session *s, void *stream, int *error)
@@ -576,7 +578,7 @@ static yolort_status cuda_play(void *session, const struct rt_play *p, int *play
 static const struct rt_own_memory own = {
     .open = cuda_open,
     .close = cuda_close,
-    .owns = cuda_owns,
+    .locate = cuda_locate,
     .begin = cuda_begin,
     .poison = cuda_poison,
     .play = cuda_play,

@@ -173,7 +173,8 @@ static yolort_status bind(yolort_context *c, size_t io, void *data, size_t bytes
              "bind: %s: %zu bytes, an image has %zu", d->name, bytes, d->bytes_per_image);
     RT_CHECK(&e, ARG, BIND_ALIGN, (uintptr_t)data % align == 0, "bind: %s: address is no multiple of %zu",
              d->name, align);
-    int on_device = data && c->session ? c->m->dev->own->owns(c->session, data) : 0;
+    int on_device = 0;
+    if (data && c->session) RT_TRY(c->m->dev->own->locate(c->session, data, &on_device, &e));
     RT_CHECK(&e, ARG, BIND_ALIGN_DEVICE, on_device < 1 || (uintptr_t)data % (1u << YM_MOST_ALIGN) == 0,
              "bind: %s: device address is no multiple of %u", d->name, 1u << YM_MOST_ALIGN);
     RT_CHECK(&e, ARG, BIND_DEVICE, on_device >= 0, "bind: %s: memory of another device", d->name);

@@ -17,6 +17,7 @@ enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTE
 static struct {
     char name[64];
     int nth, code;
+    const char *at;
 } failure;
 static atomic_long live, launches, played, changed, programmatic;
 static _Thread_local int depth; /* of the stack of contexts */
@@ -59,8 +60,9 @@ struct edge { /* CUgraphEdgeData */
     unsigned char from_port, to_port, type, reserved[5];
 };
 
-/* The nth call from now on of a function gives code. nth 0: none. */
+/* The nth call from now on of a function gives code; "*": of all that give nothing back. nth 0: none. */
 API void mockcuda_fail(const char *name, int nth, int code);
+API const char *mockcuda_failed(void); /* the function that did; NULL: none yet */
 API long mockcuda_live(void);     /* things that were made and not given back: memory, contexts, modules, events, pushes */
 API long mockcuda_launches(void);
 API void mockcuda_device_memory(const void *address, int ordinal); /* is told to lie on that device */
@@ -74,6 +76,12 @@ void mockcuda_fail(const char *name, int nth, int code)
     snprintf(failure.name, sizeof failure.name, "%s", name);
     failure.nth = nth;
     failure.code = code;
+    failure.at = NULL;
+}
+
+const char *mockcuda_failed(void)
+{
+    return failure.at;
 }
 
 long mockcuda_live(void)
@@ -112,9 +120,20 @@ long mockcuda_programmatic(void)
     return programmatic;
 }
 
+/* Ways out: what was made is not given back where these fail, so "*" leaves them alone. */
+static int gives_back(const char *name)
+{
+    static const char *const word[] = {"Free", "Release", "Destroy", "Unload", "Unmap", "PopCurrent"};
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+        if (strstr(name, word[i])) return 1;
+    return 0;
+}
+
 static int fails(const char *name)
 {
-    if (failure.nth <= 0 || strcmp(failure.name, name) || --failure.nth) return 0;
+    int meant = !strcmp(failure.name, "*") ? !gives_back(name) : !strcmp(failure.name, name);
+    if (failure.nth <= 0 || !meant || --failure.nth) return 0;
+    failure.at = name;
     return failure.code;
 }
 
