@@ -357,6 +357,7 @@ static int rebuild(struct call *k, const struct cg_modview *v, struct build *b, 
     b->front = cg_module_front(k->arena, k->types, k->diags, v, false);
     b->no_fuse = strstr(v->meta.options, "no-fuse") != NULL;
     b->no_reuse = strstr(v->meta.options, "no-reuse") != NULL;
+    for (uint32_t i = 0; i < YM_MAX_TARGETS; i++) b->apart = b->apart || target_at(v, i).kind == YM_CUDA;
     if (!b->front || call_precision(k, b->front, v->meta.precision, &b->precision)) return -1;
     if (call_passes(k, b, v->meta.max_batch)) return -1;
     if (!kernels) return 0;

@@ -1,8 +1,9 @@
 /* Offsets of the arena buffers. A buffer is live from the first kernel that writes it to the last that reads
  * it, both included and taken whole, so a kernel's output never lies over one of its inputs. Largest first,
  * each goes into the smallest gap it fits between those it lives together with. Steps that run only for some
- * inputs or outputs count as always run. Changes no op. */
-#include "walk.h"
+ * inputs or outputs count as always run. With `apart`, two buffers share memory only where that makes no kernel wait for another
+ * that its values do not make it wait for: kernels may then run side by side. Changes no op. */
+#include "precede.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,14 +74,25 @@ static uint32_t collect(const struct yir_func *f, struct life *life)
     return n;
 }
 
+struct sharing {
+    bool reuse;
+    const struct pass_precede *apart; /* NULL: the order of the kernels is the one they are in */
+};
+
+static bool may_share(const struct sharing *s, const struct life *a, const struct life *b)
+{
+    if (!s->reuse || (a->last >= b->first && a->first <= b->last)) return false;
+    return !s->apart || pass_precedes(s->apart, a->buf, b->buf);
+}
+
 /* Start of the smallest gap of at least l->bytes between the placed buffers, in order of their start, that
  * live together with l; behind them when there is none. */
-static uint64_t best_gap(const struct life *placed, uint32_t n, const struct life *l, bool reuse)
+static uint64_t best_gap(const struct life *placed, uint32_t n, const struct life *l, const struct sharing *sharing)
 {
     uint64_t end = 0, best = UINT64_MAX, least = UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) {
         const struct life *q = &placed[i];
-        if (reuse && (q->last < l->first || q->first > l->last)) continue;
+        if (may_share(sharing, q, l)) continue;
         if (q->begin > end && q->begin - end >= l->bytes && q->begin - end < least) {
             best = end;
             least = q->begin - end;
@@ -103,8 +115,9 @@ static int place_lives(struct yir_func *f, struct pass *p)
     struct life *placed = yir_alloc_n(p->arena, f->nbuf, sizeof *placed);
     uint32_t n = collect(f, life);
     uint64_t size = 0;
+    const struct sharing sharing = {p->opts->reuse, p->opts->apart ? pass_precede(f, p->arena) : NULL};
     for (uint32_t i = 0; i < n; i++) {
-        life[i].begin = best_gap(placed, i, &life[i], p->opts->reuse);
+        life[i].begin = best_gap(placed, i, &life[i], &sharing);
         insert(placed, i, life[i]);
         f->buf[life[i].buf].offset = life[i].begin;
         if (life[i].begin + life[i].bytes > size) size = life[i].begin + life[i].bytes;

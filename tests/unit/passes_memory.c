@@ -90,22 +90,86 @@ static void read_operands(const struct memory *m, uint32_t first, uint32_t last)
         }
 }
 
-static void play(const struct memory *m)
+/* The last op of the kernel that begins with op i. */
+static uint32_t kernel_end(const struct yir_func *f, uint32_t i)
+{
+    while (i + 1 < f->nop && f->op[i].kernel && f->op[i + 1].kernel == f->op[i].kernel) i++;
+    return i;
+}
+
+static void play_inputs(const struct memory *m)
 {
     const struct yir_func *f = m->f;
     for (uint32_t i = 0; i < f->ninput; i++)
         if (yir_tdesc(f->types, f->input[i].type)->dtype == YIR_F32) each(m, yir_mkref(YIR_INP, i), store);
-    for (uint32_t i = 1, last; i < f->nop; i = last + 1) {
-        for (last = i; last + 1 < f->nop && f->op[i].kernel && f->op[last + 1].kernel == f->op[i].kernel;)
-            last++;
-        read_operands(m, i, last);
-        if (f->op[last].flags & YIR_F_STORED) each(m, yir_mkref(YIR_VAL, last), store);
-        read_operands(m, i, last);
-    }
+}
+
+static void play_kernel(const struct memory *m, uint32_t first, uint32_t last)
+{
+    read_operands(m, first, last);
+    if (m->f->op[last].flags & YIR_F_STORED) each(m, yir_mkref(YIR_VAL, last), store);
+    read_operands(m, first, last);
+}
+
+static void expect_outputs(const struct memory *m)
+{
+    const struct yir_func *f = m->f;
     for (uint32_t i = 0; i < f->noutput; i++) {
         cr_assert_eq(f->buf[f->place[yir_index(f->output[i].ref)].buf - 1].io, i);
         each(m, f->output[i].ref, expect);
     }
+}
+
+static void play(const struct memory *m)
+{
+    play_inputs(m);
+    for (uint32_t i = 1, last; i < m->f->nop; i = last + 1) {
+        last = kernel_end(m->f, i);
+        play_kernel(m, i, last);
+    }
+    expect_outputs(m);
+}
+
+/* Of two values in one place, of which a run has one, the second is stored second here: mark_of. */
+static bool is_its_turn(const struct yir_func *f, const bool *done, uint32_t op)
+{
+    for (uint32_t i = 1; i < f->nop; i++) {
+        if (f->op[i].code != YIR_either) continue;
+        yir_ref a = yir_src(f, i, 0), b = yir_src(f, i, 1);
+        uint32_t later = a.bits < b.bits ? yir_index(b) : yir_index(a), other = a.bits < b.bits ? yir_index(a) : yir_index(b);
+        if (later == op && !done[other]) return false;
+    }
+    return true;
+}
+
+/* Whether all that ops first .. last read from outside is there. */
+static bool is_ready(const struct yir_func *f, const bool *done, uint32_t first, uint32_t last)
+{
+    for (uint32_t i = first; i <= last; i++)
+        for (int k = 0; k < f->op[i].nsrc; k++) {
+            yir_ref r = yir_src(f, i, k);
+            if (yir_kind(r) == YIR_VAL && yir_index(r) < first && !done[yir_index(r)]) return false;
+        }
+    return true;
+}
+
+/* Of the kernels and views that could be next, always the last one. */
+static void play_last_first(const struct memory *m, struct yir_arena *a)
+{
+    const struct yir_func *f = m->f;
+    bool *done = yir_alloc_n(a, f->nop, sizeof *done);
+    play_inputs(m);
+    for (;;) {
+        uint32_t next = 0;
+        for (uint32_t i = 1, last; i < f->nop; i = last + 1) {
+            last = kernel_end(f, i);
+            if (!done[last] && is_ready(f, done, i, last) && is_its_turn(f, done, last)) next = i;
+        }
+        if (!next) break;
+        play_kernel(m, next, kernel_end(f, next));
+        memset(done + next, true, kernel_end(f, next) - next + 1);
+    }
+    expect_outputs(m);
 }
 
 static struct memory memory_of(const struct yir_func *f, struct yir_arena *a)
@@ -228,6 +292,27 @@ Test(passes_memory, without_reuse)
     struct pass_opts o = options(2);
     o.reuse = false;
     for (uint64_t seed = 1; seed <= NETWORKS / 4; seed++) check(seed, &o);
+}
+
+static void check_orders(uint64_t seed, const struct pass_opts *o)
+{
+    struct yir_arena *a = yir_arena_new(NULL, NULL);
+    struct yir_diags *d = yir_diags_new(a, NULL, NULL);
+    struct yir_func *f = pass_run_all(randnet(a, d, seed), d, o);
+    cr_assert(f, "network %llu", (unsigned long long)seed);
+    struct memory m = memory_of(f, a);
+    play_last_first(&m, a);
+    yir_arena_free(a);
+}
+
+Test(passes_memory, side_by_side)
+{
+    struct pass_opts o = options(1);
+    o.apart = true;
+    for (uint64_t seed = 1; seed <= NETWORKS; seed++) {
+        check(seed, &o);
+        check_orders(seed, &o);
+    }
 }
 
 /* Longer than a kernel may be, and more operands than one may read: split, and copied. */
