@@ -77,17 +77,21 @@ static void host_run(void (*kernel)(A...), unsigned blocks, unsigned threads, vo
 }
 
 template <typename... A>
-static size_t host_size(void (*)(A...), unsigned i)
+static size_t host_parameter(void (*)(A...), unsigned i)
 {
     const size_t size[] = {sizeof(A)..., 0};
     return size[i];
 }
 
-#define HOST_KERNEL(name)                                                                                    \
+/* Bytes of parameter i of a kernel; 0 behind the last. */
+#define HOST_SIZE(name)                                                                                      \
     extern "C" __attribute__((visibility("default"))) size_t name##_size(unsigned i)                         \
     {                                                                                                        \
-        return host_size(name, i);                                                                           \
-    }                                                                                                        \
+        return host_parameter(name, i);                                                                      \
+    }
+
+#define HOST_KERNEL(name)                                                                                    \
+    HOST_SIZE(name)                                                                                          \
     extern "C" __attribute__((visibility("default"))) void name##_run(unsigned blocks, unsigned threads, void **parameter)  \
     {                                                                                                        \
         host_run(name, blocks, threads, parameter);                                                          \

@@ -331,6 +331,7 @@ template <typename... A> static void host_run_blocks(void (*kernel)(A...), unsig
 }
 
 #define HOST_BLOCK(name)                                                                                     \
+    HOST_SIZE(name)                                                                                          \
     extern "C" __attribute__((visibility("default"))) void name##_run(unsigned blocks, unsigned threads, void **parameter)  \
     {                                                                                                        \
         host_run_blocks(name, blocks, threads, parameter);                                                   \
