@@ -114,7 +114,10 @@ static yolort_status find_memory(const yolort_context *c, struct group *g, int i
 {
     const yolort_picture *p = &g->picture[i];
     const struct rt_own_memory *own = c->m->dev->own;
-    int data = own->owns(c->session, p->data), chroma = rt_picture_is_nv12(p) ? own->owns(c->session, p->chroma) : data;
+    int data, chroma;
+    RT_TRY(own->locate(c->session, p->data, &data, e));
+    chroma = data;
+    if (rt_picture_is_nv12(p)) RT_TRY(own->locate(c->session, p->chroma, &chroma, e));
     RT_CHECK(e, ARG, DET_DEVICE, data >= 0 && chroma == data, "detect: image %d: memory of another device", number);
     g->on_device[i] = data;
     return YOLORT_OK;
