@@ -31,8 +31,11 @@ struct function {
     size_t (*size)(unsigned i);
 };
 
+enum { MOST_FUNCTIONS = 16 }; /* of a module */
+
 struct thing {
-    struct function function; /* of a module */
+    struct function function[MOST_FUNCTIONS];
+    int nfunction;
 };
 
 enum { MOST_PARAMETERS = 80, MOST_NODES = 1024 };
@@ -335,7 +338,9 @@ int cuModuleGetFunction(void **function, void *module, const char *name)
     ENTER("cuModuleGetFunction");
     const char *path = getenv("MOCKCUDA_KERNELS");
     void *lib = path ? dlopen(path, RTLD_NOW) : NULL;
-    struct function *f = &((struct thing *)module)->function;
+    struct thing *m = module;
+    struct function *f = m->nfunction < MOST_FUNCTIONS ? &m->function[m->nfunction++] : NULL;
+    if (!f) return OUT_OF_MEMORY;
     *function = f;
     if (!path) return 0;
     take(lib, name, "_run", &f->run);
