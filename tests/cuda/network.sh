@@ -47,6 +47,18 @@ refused E402 --target cuda:sm_90a --checked
 refused E001 --target cuda:sm_90a,cuda:sm_80 --keep-kernels "$work/kept"
 YOLOC_LIBNVRTC=/nowhere/libnvrtc.so refused E407 --target cuda:sm_90a
 
+# Tuning: on a GPU only, and what was measured once is not measured again.
+refused E406 --target cuda:sm_90a --precision fp16 --tune fast
+tuned() { # OUT
+    YOLOC_LIBCUDA=$mock YOLOC_CACHE_DIR=$work/cache "$yoloc" compile tests/tiny.yaml --weights rule --target cuda:sm_90a --precision fp16 \
+        --tune fast --output "$1" 2>"$work/log" || fail "$(cat "$work/log")"
+}
+tuned "$work/tuned.yoloc"
+grep -q ' 0 known, [1-9][0-9]* measured, 0 left' "$work/log" || fail "tuning measures nothing: $(cat "$work/log")"
+tuned "$work/known.yoloc"
+grep -q measured "$work/log" && fail "what is known is measured again"
+cmp "$work/tuned.yoloc" "$work/known.yoloc" || fail "the second compile gives another module"
+
 # A module for several: the first that runs here.
 compile tests/tiny.yaml cuda:sm_86,cuda:sm_90a "$work/two.yoloc"
 picks() { # DEVICES TARGET
