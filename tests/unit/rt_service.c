@@ -513,7 +513,8 @@ Test(rt_service, refuses)
 {
     struct detector *d = opened(&plain);
     const yolort_picture good = new_picture(31, 17, YOLORT_NV12);
-    yolort_picture p = good;
+    const yolort_picture rgb = new_picture(31, 17, YOLORT_RGB);
+    yolort_picture p = rgb;
     p.format = (yolort_pixels)4;
     expect_refused(d, p, "format that is none");
     p.format = (yolort_pixels)-1;
@@ -560,6 +561,7 @@ Test(rt_service, refuses)
     yolort_module_free(m);
     free(bytes);
     free_picture(&good);
+    free_picture(&rgb);
 }
 
 /* Kernels that do nothing leave memory as it was. */
@@ -578,7 +580,7 @@ Test(rt_service, nonsense)
 /* SERVICE under a digest that is right. */
 Test(rt_service, bad_rows)
 {
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         struct detector d;
         describe(&d, &plain);
         if (i == 1) modbuild_service(&d.b);
@@ -592,6 +594,14 @@ Test(rt_service, bad_rows)
             yolort_module_free(d.m);
             while (memcmp(at, "\177ELF", 4)) at--;
             at[18] = 62;
+            modbuild_sign(d.bytes, d.size);
+            s = yolort_load(&d.m, d.bytes, d.size, d.why, sizeof d.why);
+        }
+        if (i == 7) { /* the row alone: not what CODE was sealed with */
+            uint8_t *at = d.bytes + d.size - sizeof(struct ym_kernel);
+            yolort_module_free(d.m);
+            while (memcmp(at, d.b.service, sizeof(struct ym_kernel))) at--;
+            ((struct ym_kernel *)(void *)at)->units = 2;
             modbuild_sign(d.bytes, d.size);
             s = yolort_load(&d.m, d.bytes, d.size, d.why, sizeof d.why);
         }
