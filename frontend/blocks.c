@@ -169,7 +169,7 @@ struct fe_conv fe_bare_of(struct fe_lower *l, int64_t c2, int64_t k, int64_t s)
 yir_ref fe_deconv2d(struct fe_lower *l, yir_ref x, const struct fe_deconv *c, bool bias)
 {
     if (yir_kind(x) == YIR_NIL) return YIR_NONE;
-    int64_t c1 = fe_channels(l, x), g = fe_int(l, "groups", 0, c->g);
+    int64_t c1 = fe_channels(l, x), g = fe_int(l, "groups", 0, c->g == FE_DEPTHWISE ? gcd(c1, c->c2) : c->g);
     if (FE_BREAKS(DECONV_GROUPS, g < 1 || c->c2 % g))
         return fe_fail(l, E_ARGS, "%s: %lld channels do not divide into %lld groups", l->at->path, (long long)c->c2,
                        (long long)g),

@@ -40,7 +40,7 @@ yir_ref fe_affine(struct fe_lower *l, yir_ref x, double mul, double add);
 
 /* Transposed convolution alone: "weight", and "bias". */
 struct fe_deconv {
-    int64_t c2, k[2], s[2], p[2], grow[2], g;
+    int64_t c2, k[2], s[2], p[2], grow[2], g; /* g as in fe_conv */
 };
 yir_ref fe_deconv2d(struct fe_lower *l, yir_ref x, const struct fe_deconv *c, bool bias);
 /* Depthwise, activation none unless set afterwards. */

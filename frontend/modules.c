@@ -20,10 +20,8 @@ enum { MAX_KERNEL = 255, MAX_INT = 1 << 20 };
 static const struct fe_module table[] = {
 #define MODULE(name, alias, dialects, flags, lowering, schema)                                               \
     {name, alias, dialects, flags, fe_low_##lowering, schema},
-#define LATER(name) {name, "", ANY, 0, NULL, ""},
 #include "modules.def"
 #undef MODULE
-#undef LATER
 };
 
 /* --- names
@@ -69,11 +67,8 @@ const struct fe_module *fe_module_find(struct fe_lower *l, struct yir_loc loc, c
     const char *bare = strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
     const struct fe_module *m = find_module(l->dialect, bare);
     if (!m) m = find_module(ANY, bare);
-    if (m && m->lower) return m;
-    if (!is_first(l, name)) return NULL;
-    if (FE_BREAKS(MODULE_KNOWN, !m)) return report_unknown(l, loc, name), NULL;
-    fe_fail_at(l, loc, E_UNSUPPORTED, "the module %s is not supported by this version", name);
-    return NULL;
+    if (FE_BREAKS(MODULE_KNOWN, !m) && is_first(l, name)) report_unknown(l, loc, name);
+    return m;
 }
 
 /* --- arguments
@@ -319,5 +314,5 @@ static void put_module(struct yir_arena *a, struct yir_str *out, const struct fe
 void fe_modules_list(struct yir_str *out)
 {
     for (size_t i = 0; i < YIR_COUNT(table); i++)
-        if (table[i].lower) put_module(out->arena, out, &table[i]);
+        put_module(out->arena, out, &table[i]);
 }

@@ -40,11 +40,11 @@ struct fe_module {
     const char *alias;  /* another name, or "" */
     unsigned dialects;  /* FE_UL | FE_Y5 | FE_X */
     unsigned flags;
-    fe_lowering lower;  /* NULL: known, not supported yet */
+    fe_lowering lower;
     const char *schema; /* see modules.def */
 };
 
-/* By name or alias, for a dialect. NULL after reporting E_MODULE (unknown) or E_UNSUPPORTED. */
+/* By name or alias, for a dialect. NULL after reporting E_MODULE. */
 const struct fe_module *fe_module_find(struct fe_lower *l, struct yir_loc loc, const char *name);
 
 /* Types the arguments of a row (a FE_LIST) as the schema of s->module says, names as nc resolved. -1 after
@@ -57,9 +57,7 @@ int64_t fe_arg_int(const struct fe_site *s, const char *name);
 
 #define MODULE(name, alias, dialects, flags, lowering, schema) \
     yir_ref fe_low_##lowering(struct fe_lower *l, const struct fe_site *s);
-#define LATER(name)
 #include "modules.def"
 #undef MODULE
-#undef LATER
 
 #endif

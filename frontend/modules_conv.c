@@ -1,5 +1,9 @@
 #include "blocks.h"
 
+#include <math.h>
+
+#include "check.h"
+
 /* The convolution that a row's arguments k, s, act and, where its schema has them, p, g and d describe. */
 static struct fe_conv conv_of_row(struct fe_lower *l, const struct fe_site *s)
 {
@@ -113,6 +117,57 @@ yir_ref fe_low_crossconv(struct fe_lower *l, const struct fe_site *s)
                          fe_arg_int(s, "g"), fe_arg(s, "e")->f, fe_arg_int(s, "shortcut") != 0);
 }
 
+enum { MOST_KERNELS = 16, MOST_SIDE = 255 }; /* of a MixConv2d */
+
+/* Channels of each kernel: as equal as can be in order, or so that all kernels have as many weights. */
+static void mix_shares(const struct fe_arg *k, int64_t c2, bool equal, int64_t *share)
+{
+    double all = 0, n = (double)k->nlist;
+    for (size_t i = 0; i < k->nlist; i++) {
+        share[i] = 0;
+        all += 1.0 / ((double)k->list[i] * (double)k->list[i]);
+    }
+    for (int64_t c = 0; equal && c < c2; c++)
+        share[c2 > 1 ? (size_t)((double)c * (n - 1e-6) / (double)(c2 - 1)) : 0]++;
+    for (size_t i = 0; !equal && i < k->nlist; i++)
+        share[i] = (int64_t)rint((double)c2 / ((double)k->list[i] * (double)k->list[i] * all));
+}
+
+static bool mix_is_whole(const struct fe_arg *k, const int64_t *share, int64_t c2)
+{
+    int64_t sum = 0;
+    bool some = true;
+    for (size_t i = 0; i < k->nlist; sum += share[i++])
+        some &= share[i] > 0;
+    return some && sum == c2;
+}
+
+/* Convolutions of several sizes side by side, then normalisation and SiLU for all. */
+yir_ref fe_low_mixconv(struct fe_lower *l, const struct fe_site *s)
+{
+    const struct fe_arg *k = fe_arg(s, "k");
+    int64_t share[MOST_KERNELS], c2 = fe_arg_int(s, "c2");
+    yir_ref part[MOST_KERNELS];
+    bool sizes = k->nlist >= 1 && k->nlist <= MOST_KERNELS;
+    for (size_t i = 0; sizes && i < k->nlist; i++)
+        sizes = k->list[i] >= 1 && k->list[i] <= MOST_SIDE;
+    if (FE_BREAKS(MIXCONV_SIZES, !sizes))
+        return fe_fail(l, E_ARGS, "MixConv2d: 1 to %d kernels of 1 to %d", MOST_KERNELS, MOST_SIDE), YIR_NONE;
+    mix_shares(k, c2, fe_arg_int(s, "equal_ch") != 0, share);
+    if (FE_BREAKS(MIXCONV_SHARES, !mix_is_whole(k, share, c2)))
+        return fe_fail(l, E_ARGS, "MixConv2d: %lld channels can't be shared by %zu kernels", (long long)c2, k->nlist), YIR_NONE;
+    for (size_t i = 0; i < k->nlist; i++) {
+        struct fe_conv c = fe_bare_of(l, share[i], k->list[i], fe_arg_int(s, "s"));
+        c.p[0] = c.p[1] = k->list[i] / 2;
+        c.g = FE_DEPTHWISE;
+        fe_child(l, fe_indexed(l, "m", (int64_t)i));
+        part[i] = fe_conv2d(l, s->in[0], &c, false);
+        fe_leave(l);
+    }
+    yir_ref x = fe_batchnorm(l, "bn", fe_concat(l, part, (int)k->nlist, 1));
+    return fe_activate(l, x, (struct fe_act){YIR_silu, 0});
+}
+
 /* 1x1, then a depthwise convolution that makes the map smaller. */
 yir_ref fe_low_scdown(struct fe_lower *l, const struct fe_site *s)
 {
@@ -125,13 +180,14 @@ yir_ref fe_low_scdown(struct fe_lower *l, const struct fe_site *s)
 /* --- larger maps
  * -------------------------------------------------------------------------------------------- */
 
-static struct fe_deconv deconv_of_row(const struct fe_site *s)
+/* pad: what the row calls its padding. */
+static struct fe_deconv deconv_of_row(const struct fe_site *s, const char *pad)
 {
     struct fe_deconv c = {.c2 = fe_arg_int(s, "c2"), .g = 1};
     for (int i = 0; i < 2; i++) {
         c.k[i] = fe_arg(s, "k")->i[i];
         c.s[i] = fe_arg(s, "s")->i[i];
-        c.p[i] = fe_arg(s, "p")->i[i];
+        c.p[i] = fe_arg(s, pad)->i[i];
     }
     return c;
 }
@@ -139,16 +195,25 @@ static struct fe_deconv deconv_of_row(const struct fe_site *s)
 /* Without normalisation and activation, with bias: the class of torch. */
 yir_ref fe_low_deconv(struct fe_lower *l, const struct fe_site *s)
 {
-    struct fe_deconv c = deconv_of_row(s);
+    struct fe_deconv c = deconv_of_row(s, "p");
     for (int i = 0; i < 2; i++)
         c.grow[i] = fe_arg(s, "op")->i[i];
     c.g = fe_arg_int(s, "groups");
     return fe_deconv2d(l, s->in[0], &c, true);
 }
 
+yir_ref fe_low_dwdeconv(struct fe_lower *l, const struct fe_site *s)
+{
+    struct fe_deconv c = deconv_of_row(s, "p1");
+    for (int i = 0; i < 2; i++)
+        c.grow[i] = fe_arg(s, "p2")->i[i];
+    c.g = FE_DEPTHWISE;
+    return fe_deconv2d(l, s->in[0], &c, true);
+}
+
 yir_ref fe_low_convtranspose(struct fe_lower *l, const struct fe_site *s)
 {
-    struct fe_deconv c = deconv_of_row(s);
+    struct fe_deconv c = deconv_of_row(s, "p");
     fe_child(l, "conv_transpose");
     yir_ref x = fe_deconv2d(l, s->in[0], &c, false);
     bool fused = l->data && fe_has(l, "bias", false);

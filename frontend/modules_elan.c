@@ -3,8 +3,9 @@
 
 #include "check.h"
 
-/* act(3x3 + 1x1), and the map itself normalised where the weights have that; after training one 3x3 with bias. */
-static yir_ref rep_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t g, struct fe_act act)
+/* act(3x3 + 1x1), and the map itself normalised where the weights have that, or without weights where `bn` says so; after training
+ * one 3x3 with bias. */
+static yir_ref rep_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t g, bool bn, struct fe_act act)
 {
     struct fe_conv large = fe_bare_of(l, c2, k, s), small = fe_bare_of(l, c2, 1, s);
     large.g = small.g = g;
@@ -14,10 +15,11 @@ static yir_ref rep_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, in
         y = fe_conv2d(l, x, &large, true);
         fe_leave(l);
     } else {
-        if (fe_has(l, "bn.weight", false)) fe_order(l, "bn");
+        bn = fe_has(l, "bn.weight", bn && s == 1 && c2 == fe_channels(l, x));
+        if (bn) fe_order(l, "bn");
         y = fe_conv(l, "conv1", x, large);
         y = fe_add(l, y, fe_conv(l, "conv2", x, small));
-        if (fe_has(l, "bn.weight", false)) y = fe_add(l, y, fe_batchnorm(l, "bn", x));
+        if (bn) y = fe_add(l, y, fe_batchnorm(l, "bn", x));
     }
     return fe_activate(l, y, act);
 }
@@ -25,13 +27,13 @@ static yir_ref rep_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, in
 yir_ref fe_low_repconv(struct fe_lower *l, const struct fe_site *s)
 {
     return rep_conv(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "k"), fe_arg_int(s, "s"), fe_arg_int(s, "g"),
-                    fe_arg(s, "act")->act);
+                    fe_arg_int(s, "bn") != 0, fe_arg(s, "act")->act);
 }
 
 static yir_ref rep_block(struct fe_lower *l, yir_ref x, int64_t c, const struct fe_inner *b)
 {
     (void)b;
-    return rep_conv(l, x, c, 3, 1, 1, l->act);
+    return rep_conv(l, x, c, 3, 1, 1, false, l->act);
 }
 
 yir_ref fe_low_repc3(struct fe_lower *l, const struct fe_site *s)
@@ -49,7 +51,7 @@ static yir_ref rep_bottleneck(struct fe_lower *l, yir_ref x, int64_t c, const st
 {
     (void)b;
     fe_child(l, "cv1");
-    yir_ref y = rep_conv(l, x, c, 3, 1, 1, l->act);
+    yir_ref y = rep_conv(l, x, c, 3, 1, 1, false, l->act);
     fe_leave(l);
     y = fe_conv(l, "cv2", y, fe_conv_of(l, c, 3, 1));
     bool add = fe_int(l, "add", 0, 1) != 0;

@@ -73,17 +73,42 @@ yir_ref fe_low_torchvision(struct fe_lower *l, const struct fe_site *s)
 {
     const struct fe_value *model = fe_arg(s, "model")->v;
     if (FE_BREAKS(RESNET_KIND, !model || model->kind != FE_STR || strcmp(model->s, "resnet18") != 0 ||
-                                   fe_arg_int(s, "truncate") != 2 || !fe_arg_int(s, "unwrap") || fe_arg_int(s, "split")))
+                                   fe_arg_int(s, "truncate") != 2 || !fe_arg_int(s, "unwrap")))
         return fe_fail(l, E_UNSUPPORTED, "TorchVision: only resnet18 without its last two layers is supported"), YIR_NONE;
-    yir_ref x = fe_unary(l, YIR_relu, named_conv(l, "m.0", "m.1", s->in[0], 64, 7, 2));
-    x = fe_maxpool(l, x, 3, 2, 1);
-    for (int stage = 0; stage < 4; stage++)
+    yir_ref *map = yir_alloc_n(l->arena, 9, sizeof *map), x; /* the input, and after each of the eight parts */
+    struct fe_conv stem = fe_conv_of(l, 64, 7, 2);
+    map[0] = s->in[0];
+    fe_child(l, "m.0");
+    map[1] = fe_conv2d(l, s->in[0], &stem, false);
+    fe_leave(l);
+    map[2] = fe_has(l, "m.1.weight", true) ? fe_batchnorm(l, "m.1", map[1]) : map[1];
+    map[3] = fe_unary(l, YIR_relu, map[2]);
+    x = map[4] = fe_maxpool(l, map[3], 3, 2, 1);
+    for (int stage = 0; stage < 4; stage++) {
         for (int i = 0; i < 2; i++) {
             fe_child(l, yir_format(l->arena, "m.%d.%d", 4 + stage, i));
             x = basic_block(l, x, INT64_C(64) << stage, stage && !i ? 2 : 1);
             fe_leave(l);
         }
+        map[5 + stage] = x;
+    }
+    if (fe_arg_int(s, "split") && yir_kind(x) != YIR_NIL) fe_add_parts(l, x, map, 9);
     return x;
+}
+
+/* One of the maps of a module that gives several. */
+yir_ref fe_low_index(struct fe_lower *l, const struct fe_site *s)
+{
+    const struct fe_parts *p = fe_parts_of(l, s->in[0]);
+    int64_t at = fe_arg_int(s, "index"), c2 = fe_arg_int(s, "c2");
+    if (FE_BREAKS(INDEX_PARTS, !p)) return fe_fail(l, E_ARGS, "Index: the input is no list of maps"), YIR_NONE;
+    if (FE_BREAKS(INDEX_AT, at >= p->n))
+        return fe_fail(l, E_ARGS, "Index: the input has %d maps, none is number %lld", p->n, (long long)at), YIR_NONE;
+    if (FE_BREAKS(INDEX_WIDTH, fe_channels(l, p->part[at]) != c2))
+        return fe_fail(l, E_ARGS, "Index: the map has %lld channels, not %lld", (long long)fe_channels(l, p->part[at]),
+                       (long long)c2),
+               YIR_NONE;
+    return p->part[at];
 }
 
 /* --- HGNetV2 ------------------------------------------------------------------------------------------------ */

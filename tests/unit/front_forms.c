@@ -137,6 +137,32 @@ Test(front_forms, fused_with_both_kernels)
     cr_expect(has_weight(m, "model.2.conv2.conv.bias"));
 }
 
+/* With a row that asks for it, or weights that have it, the map itself is a third branch; a stride or another width takes it away. */
+static const char identity[] = "nc: 2\n"
+                               "backbone:\n"
+                               "  - [-1, 1, Conv, [16, 3, 2]]\n"
+                               "  - [-1, 1, RepConv, [16, 3, 1, 1, 1, 1, True, True]]\n"
+                               "  - [-1, 1, RepConv, [32, 3, 1, 1, 1, 1, True, True]]\n"
+                               "  - [-1, 1, RepConv, [32, 3, 2, 1, 1, 1, True, True]]\n"
+                               "head:\n"
+                               "  - [[2, 3], 1, Detect, [nc]]\n";
+
+Test(front_forms, map_as_third_branch)
+{
+    const struct fe_model *m = build_form(identity, trained);
+    cr_expect(has_weight(m, "model.1.bn.weight") && !has_weight(m, "model.2.bn.weight") && !has_weight(m, "model.3.bn.weight"));
+    const struct yir_func *f = m->func;
+    size_t found = 0;
+    for (uint32_t i = 1; i < f->nop; i++) {
+        yir_ref x = yir_src(f, i, 0);
+        if (f->op[i].code != YIR_batchnorm || yir_kind(x) != YIR_VAL || yir_opof(f, x)->code != YIR_silu) continue;
+        found++; /* it normalises what the convolutions read */
+        cr_expect_eq(f->op[i + 1].code, YIR_add);
+        cr_expect(yir_same(yir_src(f, i + 1, 1), yir_mkref(YIR_VAL, i)));
+    }
+    cr_expect_eq(found, 1u);
+}
+
 /* The large and the small depthwise kernel as one. */
 static const char *one_depthwise(const char *name)
 {

@@ -698,7 +698,7 @@ Test(front_model, places_of_mistakes)
                    E_MODULE, "did you mean Conv?");
     cr_expect(yir_diag_at(bench.diags, 0)->loc.line == 3 && yir_diag_at(bench.diags, 0)->loc.col == 13);
     expect_refused(&bench, "nc: 2\nbackbone:\n  - [-1, 1, Index, [64]]\nhead:\n  - [-1, 1, Detect, [nc]]\n",
-                   E_UNSUPPORTED, "Index");
+                   E_ARGS, "Index");
     expect_refused(&bench,
                    "nc: 2\nbackbone:\n  - [-1, 1, Conv, [64, 3, 0]]\nhead:\n  - [-1, 1, Detect, [nc]]\n",
                    E_SHAPE, "in module model.0.conv");

@@ -116,7 +116,6 @@ Test(front_rows, rows)
         {"[-1, 1, Convv, [16]]", E_MODULE, "did you mean Conv?"},
         {"[-1, 1, os.system, [16]]", E_MODULE, "os.system"},
         {"[-1, 1, \"__import__('os').system('exit 1')\", [16]]", E_MODULE, "unknown module"},
-        {"[-1, 1, Index, [16]]", E_UNSUPPORTED, "Index"},
         {"[-1, 2, Conv, [8, 3, 2]]", E_ARGS, "as many channels out as in"},
         {"[[-1, 0], 2, Concat, [1]]", E_ARGS, "can't be repeated"},
     };
@@ -237,7 +236,23 @@ Test(front_rows, modules)
         {"[-1, 1, ResNetLayer, [16, 64, 1, False, 0]]", E_ARGS, "n must be 1 to"},
         {"[-1, 1, ResNetLayer, [16, 64, 1, False, 1001]]", E_ARGS, "n must be 1 to"},
         {"[-1, 1, TorchVision, [512, resnet50]]", E_UNSUPPORTED, "only resnet18"},
+        {"[-1, 1, Index, [16]]", E_ARGS, "the input is no list of maps"},
+        {"[-1, 1, TorchVision, [512, resnet18, DEFAULT, True, 2, True]]\n  - [-1, 1, Index, [512, 9]]", E_ARGS,
+         "the input has 9 maps, none is number 9"},
+        {"[-1, 1, TorchVision, [512, resnet18, DEFAULT, True, 2, True]]\n  - [-1, 1, Index, [512, 7]]", E_ARGS,
+         "the map has 256 channels, not 512"},
     };
+    static const struct bad mixed[] = {
+        {"MixConv2d, [16, []]", E_ARGS, "MixConv2d: 1 to 16 kernels"},
+        {"MixConv2d, [16, [3, 0]]", E_ARGS, "MixConv2d: 1 to 16 kernels"},
+        {"MixConv2d, [16, [3, 5000]]", E_ARGS, "kernels of 1 to 255"},
+        {"MixConv2d, [8, [1, 3, 3, 3, 3, 3, 3, 3, 3, 3]]", E_ARGS, "8 channels can't be shared by 10 kernels"},
+        {"MixConv2d, [8, [1, 9], 1, False]", E_ARGS, "8 channels can't be shared by 2 kernels"},
+    };
+    for (size_t i = 0; i < YIR_COUNT(mixed); i++)
+        refuse(yir_format(a, "nc: 2\nanchors:\n  - [1,2, 3,4]\nbackbone:\n" FIRST "  - [-1, 1, %s]\nhead:\n"
+                             "  - [-1, 1, Detect, [nc, anchors]]\n", mixed[i].text),
+               mixed[i].id, mixed[i].part);
     static const struct bad heads[] = {
         {"[-1, 1, Segment, [nc, 0]]", E_ARGS, "nm must be 1 to 4096"},
         {"[-1, 1, Pose, [nc, [17]]]", E_ARGS, "kpt_shape must be [points, numbers]"},
