@@ -54,6 +54,14 @@ def cpu_info():
 # --- one model ----------------------------------------------------------------------------------------------------
 
 
+RESULTS = ("decoded", "proto", "prob")  # what is looked at afterwards, whatever else a network gives
+
+
+def results_of(net):
+    """Names of the outputs that are timed."""
+    return [name for name in net.outputs if name in RESULTS] or list(net.outputs)
+
+
 class Own:
     """The yoloc under test and what it can."""
 
@@ -74,11 +82,11 @@ class Own:
 class Model:
     """Files of one network in the work folder: modules, IR text, weights, inputs."""
 
-    def __init__(self, row, own, work, passes):
+    def __init__(self, row, own, work, passes, stored=True):
         self.name, self.yaml, self.scale, given, size, factor = row
         self.size, self.own = int(size), own
         self.stem = str(work / self.name)
-        self.given = self._stored(given)
+        self.given = self._stored(given) if stored else given
         self._export(passes)
         self._inputs(float(factor))
 
@@ -86,7 +94,8 @@ class Model:
         return self.stem + suffix
 
     def source(self, weights=None):
-        return [str(ROOT / self.yaml), "--scale", self.scale, "--weights", weights or self.given, "--imgsz", str(self.size)]
+        scale = [] if self.scale == "-" else ["--scale", self.scale]
+        return [str(ROOT / self.yaml), *scale, "--weights", weights or self.given, "--imgsz", str(self.size)]
 
     def _stored(self, given):
         """The weights as a file, so that making them up is no part of any time."""
@@ -150,6 +159,16 @@ def compile_times(model, machine, quick, void):
     return {"compile_ms": out, "compile_memory_mb": round(memory, 1)}
 
 
+def plain_compile(model):
+    """Makes the module alone."""
+    with tempfile.TemporaryDirectory() as caches:
+        _, mb = model.compile(".yoloc", "off", caches)
+    return {"compile_ms": {"untuned": None, "tuned": None, "cached": None}, "compile_memory_mb": round(mb, 1)}
+
+
+NOT_MEASURED = {"detect_ms": None, "detect_threads": 0, "detect_memory_mb": None, "load_ms": None}
+
+
 def detect_times(model, machine, quick):
     """One photo, process start to exit, and loading alone; the module is in the page cache."""
     threads = min(2, len(os.sched_getaffinity(0)))
@@ -159,7 +178,7 @@ def detect_times(model, machine, quick):
         runs = [timed([str(model.own.yoloc), *words]) for _ in range(n + 1)][1:]
         loads = []
         for _ in range(n):
-            with contextlib.closing(Runner("yoloc", model.command("yoloc", threads, ["decoded"]))) as runner:
+            with contextlib.closing(Runner("yoloc", model.command("yoloc", threads, results_of(model.net)))) as runner:
                 loads.append(runner.hello["load_ms"])
     return {"detect_ms": record.distribution([ms for ms, _ in runs]), "detect_threads": threads,
             "detect_memory_mb": round(max(mb for _, mb in runs), 1), "load_ms": record.distribution(loads)}
@@ -239,14 +258,15 @@ class Race:
         self.times, self.slices, self.turn = {}, {}, {}
         self.runners = {}
         for name in ["peak"] + names:
-            self.runners[name] = Runner(name, model.command(name, threads, ["decoded"]))
+            self.runners[name] = Runner(name, model.command(name, threads, results_of(model.net)))
             self.times[name], self.slices[name] = [], []
 
     def check(self, expected, void):
         """What is measured is what was compared."""
         for name, runner in self.runners.items():
             if name not in ("peak", "yoloc-bytes"):
-                error = error_of(dumped(self.model, runner, ["decoded"])["decoded"], expected)
+                got = dumped(self.model, runner, results_of(self.model.net))
+                error = max(error_of(array, expected[output]) for output, array in got.items())
                 if not error <= AGREE:
                     void.append(f"{self.model.name}, {self.threads} threads: {name} is off by {error:.2e} in the measured run")
 
@@ -346,16 +366,16 @@ def measure(model, options, machine, versions, void):
     """The record of one model."""
     say(f"{model.name} {model.size}x{model.size}")
     out = {"name": model.name, "yaml": model.yaml, "scale": model.scale, "size": model.size, "gflop": 0.0}
-    out.update(compile_times(model, machine, options.quick, void))
+    out.update(plain_compile(model) if options.families else compile_times(model, machine, options.quick, void))
     ours = [n for n in options.ours if n != "yoloc-untuned" or model.own.tunes]
     agreed, expected = agreement(model, options.peers, ours, void)
     out.update(agreed)
-    out.update(detect_times(model, machine, options.quick))
+    out.update(NOT_MEASURED if options.families else detect_times(model, machine, options.quick))
     out["runs"] = []
     for threads in options.threads:
         race = Race(model, threads, ours + options.peers, machine)
         with contextlib.closing(race):
-            race.check(expected["decoded"], void)
+            race.check(expected, void)
             stopped = race.run(options.rounds[0], options.rounds[1], options.budget)
             layers, out["gflop"] = layers_of(model, threads, machine)
             run = race.report(stopped, layers)
@@ -375,7 +395,8 @@ def result_path(options, device, date):
     cpu = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", device["cpu"].lower())).strip("-")
     folder = HERE.relative_to(ROOT) / "results"  # cpu.sh runs from the root
     folder.mkdir(exist_ok=True)
-    names = (f"{date[:10]}-{cpu}-cpu{i}.json" for i in ["", *(f"-{n}" for n in range(2, 1000))])
+    kind = "families" if options.families else "cpu"
+    names = (f"{date[:10]}-{cpu}-{kind}{i}.json" for i in ["", *(f"-{n}" for n in range(2, 1000))])
     return next(folder / name for name in names if not (folder / name).exists())
 
 
@@ -385,12 +406,13 @@ def main():
     env = os.environ
     machine = Machine(env.get("BENCH_WRAP", ""), env.get("BENCH_REALTIME") == "1", float(env.get("BENCH_WRAP_SECONDS", "40")))
     own = Own(options.build, options.compile_options)
+    own.tunes &= not options.families
     date = datetime.datetime.now().isoformat(timespec="seconds")
     device, void = cpu_info(), []
     versions = {"python": platform.python_version(), "numpy": numpy.__version__, "kernel": platform.release()}
-    rows = [row for row in record.table("models.tsv") if row[0] in options.models]
     passes = "dce" if options.unfolded else "foldbn,dce"
-    models = [measure(Model(row, own, options.work, passes), options, machine, versions, void) for row in rows]
+    models = [measure(Model(row, own, options.work, passes, not options.families), options, machine, versions, void)
+              for row in options.rows]
     conditions = {**machine.conditions(), "quick": options.quick, "folded": not options.unfolded}
     out = {"format": record.FORMAT, "what": "cpu", "date": date, "commit": options.commit, "device": device,
            "versions": versions, "conditions": conditions, "void": void, "models": models}

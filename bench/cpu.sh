@@ -2,7 +2,7 @@
 # Ours and the peers on the same networks in one interleaved run on this CPU: bench/cpu.sh [--quick] [OPTION...]
 #
 # Installs the peers (bench/setup.sh), builds, compares all outputs, measures, and writes bench/results/DATE-CPU-cpu.json,
-# docs/bench-cpu.md and docs/bench-cpu.svg (with --quick only a JSON in the build folder). `bench/cpu.sh --help` lists the
+# docs/bench-cpu.md and docs/bench-cpu.svg (with --families docs/bench-families.*; with --quick only a JSON in the build folder). `bench/cpu.sh --help` lists the
 # options. Ends with 1 when the run is void: outputs differ, or a peer did worse than it can.
 #
 #   BENCH_BUILD     build folder, default build; another is taken as it is
@@ -32,6 +32,7 @@ code=0
 "$venv/bin/python" bench/cpu.py --build "$build" "${peers[@]}" "$@" | tee "$build/bench.log" || code=$?
 result=$(sed -n 's/^result: //p' "$build/bench.log")
 case "$result" in
+    bench/results/*-families*) "$venv/bin/python" bench/report.py "$result" docs/bench-families ;;
     bench/results/*) "$venv/bin/python" bench/report.py "$result" docs/bench-cpu ;;
 esac
 exit "$code"

@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import ir
+import onnx_heads
 
 OPSET, IR_VERSION = 20, 9
 
@@ -23,6 +24,9 @@ class Builder:
         self.weights = weights
         self.nodes, self.constants, self.count = [], {}, 0
         self.headed = {}  # attention scores as [n,areas,heads,queries,keys]: their IR shape
+        self.eps = {}     # moments: their epsilon
+        self.ranked, self.places = {}, {}  # ranks: of what; orders: as whole numbers
+        self.make = helper.make_node
 
     def const(self, array):
         array = numpy.asarray(array)
@@ -38,6 +42,8 @@ class Builder:
         if to is None:
             self.count += 1
             to = f"t{self.count}"
+        if "to_type" in attrs:
+            attrs["to"] = attrs.pop("to_type")
         self.nodes.append(helper.make_node(op_type, list(inputs), [to], **attrs))
         return to
 
@@ -52,6 +58,16 @@ class Builder:
 
     def cut(self, x, axis, start, end, step=1, to=None):
         return self.node("Slice", x, self.ints(start), self.ints(end), self.ints(axis), self.ints(step), to=to)
+
+    def distances(self, x, bins):
+        """[n,4,cells]: expectation over the bins of each side of a [n,4*bins,h,w]."""
+        n, _, h, w = self.shape[x]
+        dist = self.reshape(x, n, 4, bins, h * w)
+        if bins > 1:
+            share = self.node("Softmax", self.node("Transpose", dist, perm=[0, 2, 1, 3]), axis=1)
+            weight = self.const(numpy.arange(bins, dtype=numpy.float32).reshape(1, bins, 1, 1))
+            dist = self.node("Conv", share, weight)
+        return self.reshape(dist, n, 4, h * w)
 
     def give(self, x, name):
         """A value as an output, in its IR shape."""
@@ -169,18 +185,21 @@ def _attn_mix(b, op, x):
     b.reshape(b.node("Transpose", mixed, perm=[0, 2, 3, 1, 4]), *op.type.dims, to=op.result)
 
 
+def _attn_peak(b, op, x):
+    a = op.attrs
+    q = _heads(b, x[0], a["heads"], a["areas"], a["qat"], a["dim"], [0, 3, 1, 4, 2])
+    k = _heads(b, x[1], a["heads"], a["areas"], a["kat"], a["dim"], [0, 3, 1, 2, 4])
+    scores = b.node("Mul", b.node("MatMul", q, k), b.floats(a["scale"]))
+    top = b.node("ReduceMax", scores, b.ints(4), keepdims=0)
+    b.reshape(b.node("Transpose", top, perm=[0, 2, 1, 3]), *op.type.dims, to=op.result)
+
+
 HEADED = {"lse", "softmax", "attn_mix"}  # what may read scores
 
 
 def _dfl_box(b, op, x):
-    n, _, h, w = b.shape[x[0]]
-    bins, cells = op.attrs["bins"], h * w
-    dist = b.reshape(x[0], n, 4, bins, cells)
-    if bins > 1:
-        share = b.node("Softmax", b.node("Transpose", dist, perm=[0, 2, 1, 3]), axis=1)
-        weight = b.const(numpy.arange(bins, dtype=numpy.float32).reshape(1, bins, 1, 1))
-        dist = b.node("Conv", share, weight)
-    dist = b.reshape(dist, n, 4, cells)
+    _, _, h, w = b.shape[x[0]]
+    dist = b.distances(x[0], op.attrs["bins"])
     centre = b.const(numpy.stack(ir.cells(h, w))[None] + numpy.float32(0.5))
     low = b.node("Sub", centre, b.cut(dist, 1, 0, 2))
     high = b.node("Add", centre, b.cut(dist, 1, 2, 4))
@@ -239,6 +258,7 @@ EMIT = {
     "concat": lambda b, op, x: b.node("Concat", *x, to=op.result, axis=op.attrs["axis"]),
     "slice": _slice, "upsample": _upsample, "pad": _pad, "s2d": _s2d, "flatten": _flatten,
     "maxpool": _pool("MaxPool"), "avgpool": _pool("AveragePool", count_include_pad=1),
+    **onnx_heads.EMIT, "attn_peak": _attn_peak,
     "deconv2d": _deconv2d, "lse": _lse, "softmax": _softmax, "attn_scores": _attn_scores, "attn_mix": _attn_mix,
     "dfl_box": _dfl_box, "anchor_raw": _anchor_raw, "anchor_box": _anchor_box, "x_box": _x_box,
 }

@@ -79,7 +79,7 @@ def run_case(case):
     wanted = numpy.array(case["y"], numpy.float32).reshape(ir.shapes(net)[net.outputs["y"]].dims)
     what = f"{case['op']} {case['note']}"
     compare(f"ONNX {what}", run_onnx(net, weights, ["y"], x)[0], wanted)
-    if torch:
+    if torch and case["op"] in torch_net.BUILD:
         compare(f"PyTorch {what}", run_torch(net, weights, ["y"], x)[0], wanted)
 
 
@@ -98,7 +98,7 @@ def check_cases():
             pass
     faults.extend(f"{op}: no case was run" for op in onnx_net.EMIT.keys() - met)
     if torch:
-        faults.extend(f"{op}: only one of ONNX and PyTorch" for op in onnx_net.EMIT.keys() ^ torch_net.BUILD.keys())
+        faults.extend(f"{op}: PyTorch alone" for op in torch_net.BUILD.keys() - onnx_net.EMIT.keys())
     return count
 
 
