@@ -71,6 +71,7 @@ struct cg_kernel {
     int64_t units;        /* per image */
     struct cg_launch {    /* on GPUs; struct ym_kernel says what each is */
         int32_t threads, per_block, shared, most_blocks;
+        int32_t waits;    /* 1: own bodies draw kb_cuda_wait before they touch what other kernels write */
         int32_t resident; /* blocks that should fit on a multiprocessor at once (a hint to the compiler); 0: unsaid */
     } launch;
     const char *cuda;      /* own-body kernels: text of the function's body; NULL: drawn from the program */

@@ -315,5 +315,6 @@ void emit_fast_conv_mma(struct kb *b, struct cg_kernel *k)
     mma_put_body(&body, &m, wait.text ? wait.text : "", end.text);
     k->cuda_head = head.text;
     k->cuda = body.text;
-    k->launch = (struct cg_launch){.threads = mma_threads(&m), .per_block = 1, .shared = (int32_t)mma_shared(&m)};
+    k->launch = (struct cg_launch){.threads = mma_threads(&m), .per_block = 1, .shared = (int32_t)mma_shared(&m),
+                                   .waits = kb_cuda_waits(b->target)};
 }

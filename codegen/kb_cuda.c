@@ -609,11 +609,24 @@ void kb_cuda_nodes(struct yir_str *out, const struct kb *b, int depth)
     kb_cuda_part(out, b, 1, b->nnode, depth);
 }
 
+bool kb_cuda_waits(const struct kb_target *t)
+{
+    return t->sm >= 90;
+}
+
+/* Each statement on a line of its own, for tests/cuda/host.sh. The next kernel may come as soon as all blocks of this one are
+ * there: it waits the same way. */
 void kb_cuda_wait(struct yir_str *out, const struct kb_target *t, int depth)
 {
-    (void)out;
-    (void)t;
-    (void)depth;
+    if (!kb_cuda_waits(t)) return;
+    yir_str_fmt(out, "%*sasm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n", 4 * depth, "");
+    yir_str_fmt(out, "%*sasm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n", 4 * depth, "");
+}
+
+/* A launch that says so and a body that does not would race with the kernels before it. */
+static bool own_body_waits(const struct cg_kernel *k)
+{
+    return strstr(k->cuda, "griddepcontrol.wait") || (k->cuda_head && strstr(k->cuda_head, "griddepcontrol.wait"));
 }
 
 void kb_cuda_text(struct yir_str *out, const struct cg_kernel *k, int64_t batch)
@@ -628,6 +641,7 @@ void kb_cuda_text(struct yir_str *out, const struct cg_kernel *k, int64_t batch)
     if (k->cuda_head) yir_str_fmt(out, "%s", k->cuda_head);
     put_head(&w, k);
     if (k->cuda) {
+        YIR_ASSERT(!k->launch.waits || own_body_waits(k));
         yir_str_fmt(out, "%s}\n", k->cuda);
         return;
     }

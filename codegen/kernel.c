@@ -1,5 +1,6 @@
 /* From the kernels that fusion made to programs: choice of family, the generic way, names and costs. */
 #include "fast.h"
+#include "kb_cuda.h"
 
 #include <string.h>
 
@@ -103,7 +104,7 @@ static void put_launch(struct yir_str *s, const struct cg_kernel *k)
 {
     const struct cg_launch *l = &k->launch;
     if (!l->threads) return;
-    yir_str_fmt(s, "launch %d %d %d %d %d\n", l->threads, l->per_block, l->shared, l->most_blocks, l->resident);
+    yir_str_fmt(s, "launch %d %d %d %d %d %d\n", l->threads, l->per_block, l->shared, l->most_blocks, l->resident, l->waits);
     if (k->cuda_head) yir_str_fmt(s, "%s", k->cuda_head);
     if (k->cuda) yir_str_fmt(s, "%s", k->cuda);
 }
@@ -236,7 +237,8 @@ struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, con
         find_ops(f, i + 1, k);
         struct kb *b = kb_new(a, f, &t->kb, i + 1);
         k->prog = b;
-        if (t->backend == CG_CUDA) k->launch = (struct cg_launch){.threads = CG_BLOCK, .per_block = CG_BLOCK};
+        if (t->backend == CG_CUDA)
+            k->launch = (struct cg_launch){.threads = CG_BLOCK, .per_block = CG_BLOCK, .waits = kb_cuda_waits(&t->kb)};
         record(b, k, t, o);
         kb_check(b);
         k->units = b->units;

@@ -316,7 +316,8 @@ static int write_kernels(struct writer *w)
                                 .threads = (uint32_t)k->launch.threads,
                                 .per_block = (uint32_t)k->launch.per_block,
                                 .shared = (uint32_t)k->launch.shared,
-                                .most_blocks = (uint32_t)k->launch.most_blocks};
+                                .most_blocks = (uint32_t)k->launch.most_blocks,
+                                .waits = (uint32_t)k->launch.waits};
         put(w, kernels, &out, sizeof out);
         for (uint32_t m = 0; m < n; m++) put(w, params, &row[m], sizeof *row);
         nparam += n;

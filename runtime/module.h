@@ -127,6 +127,7 @@ struct ym_kernel {
     uint32_t per_block;      /* units that a block does, >= 1 */
     uint32_t shared;         /* bytes of dynamic shared memory, <= YM_MAX_SHARED */
     uint32_t most_blocks;    /* for each multiprocessor; blocks then loop over what is theirs; 0: as many as it takes */
+    uint32_t waits, pad;     /* 1: it may be started before the kernel that it comes after has ended, and waits for that itself */
 };
 
 /* With n images the code touches no bytes of the argument but the first `first + (n - 1) * each`. */

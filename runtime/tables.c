@@ -263,7 +263,8 @@ static yolort_status check_io(struct rt_tables *t, const struct rt_error *e)
 /* How blocks are launched: nothing on CPUs. */
 static int is_launch(const struct rt_tables *t, const struct ym_kernel *k)
 {
-    if (t->target->kind != YM_CUDA) return !k->threads && !k->per_block && !k->shared && !k->most_blocks;
+    if (t->target->kind != YM_CUDA) return !k->threads && !k->per_block && !k->shared && !k->most_blocks && !k->waits && !k->pad;
+    if (k->waits > 1 || k->pad) return 0;
     return k->threads && k->threads % YM_WARP == 0 && k->threads <= YM_MAX_THREADS && k->per_block && k->shared <= YM_MAX_SHARED;
 }
 

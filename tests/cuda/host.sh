@@ -17,6 +17,7 @@ here=$(cd "$(dirname "$0")" && pwd)
          END { finish() }' "$1" |
         sed -e 's/asm("cvt.f32.f16 .*/_Float16 h; std::memcpy(\&h, \&v, 2); f = h;/' \
             -e 's/asm("cvt.rn.f16.f32 .*/_Float16 h = f; std::memcpy(\&v, \&h, 2);/' \
+            -e '/^ *asm volatile("griddepcontrol/d' \
             -e 's/extern __shared__ .* shared\[\];/unsigned char *const shared = host_shared;/'
     if [ "${3-}" = service ]; then
         echo "namespace service {"

@@ -199,6 +199,32 @@ Test(rt_cuda, graph_options)
     cr_expect_eq(k.live(), 0);
 }
 
+/* Only between two kernels that both wait by themselves; here one step comes after another, step 2 after step 0. */
+Test(rt_cuda, programmatic_edges)
+{
+    struct mock k = mock();
+    static const struct {
+        uint32_t first, then;
+        int mode, edges;
+    } row[] = {{1, 1, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, 0}, {1, 1, YOLORT_GRAPH_FULL_EDGES, 0}, {1, 1, YOLORT_GRAPH_CHAIN, 1}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct net n;
+        long before = k.programmatic();
+        describe(&n, "sm_90a");
+        free(n.bytes);
+        n.b.kernel[0].waits = row[i].first;
+        n.b.kernel[2].waits = row[i].then;
+        n.bytes = modbuild_finish(&n.b, &n.size);
+        cr_assert_eq(load(&n), YOLORT_OK, "%s", n.why);
+        cr_assert_eq(open_with(&n, row[i].mode), YOLORT_OK);
+        bind(&n);
+        cr_expect_eq(yolort_run(n.c, 1, NULL), YOLORT_OK, "%s", yolort_error(n.c));
+        cr_expect_eq(k.programmatic() - before, row[i].edges, "row %zu", i);
+        closed(&n);
+    }
+    cr_expect_eq(k.live(), 0);
+}
+
 /* What the caller captures gets the launches themselves, and says nothing of when they are done. */
 Test(rt_cuda, captured_stream)
 {
@@ -332,12 +358,14 @@ Test(rt_cuda, bad_launches)
 {
     struct mock k = mock();
     static const struct {
-        uint32_t threads, per_block, shared;
+        uint32_t threads, per_block, shared, waits, pad;
         uint8_t align;
         yolort_status status;
-    } row[] = {{128, 128, 0, 0, YOLORT_OK},         {1024, 1, 227 << 10, 4, YOLORT_OK},   {0, 128, 0, 0, YOLORT_FORMAT},
-               {100, 128, 0, 0, YOLORT_FORMAT},     {1056, 128, 0, 0, YOLORT_FORMAT},     {128, 0, 0, 0, YOLORT_FORMAT},
-               {128, 1, 1 + (227 << 10), 0, YOLORT_FORMAT}, {128, 1, 0, 5, YOLORT_FORMAT}};
+    } row[] = {{128, 128, 0, 0, 0, 0, YOLORT_OK},          {1024, 1, 227 << 10, 1, 0, 4, YOLORT_OK},
+               {0, 128, 0, 0, 0, 0, YOLORT_FORMAT},        {100, 128, 0, 0, 0, 0, YOLORT_FORMAT},
+               {1056, 128, 0, 0, 0, 0, YOLORT_FORMAT},     {128, 0, 0, 0, 0, 0, YOLORT_FORMAT},
+               {128, 1, 1 + (227 << 10), 0, 0, 0, YOLORT_FORMAT}, {128, 1, 0, 0, 0, 5, YOLORT_FORMAT},
+               {128, 1, 0, 2, 0, 0, YOLORT_FORMAT},        {128, 1, 0, 0, 1, 0, YOLORT_FORMAT}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct net n;
         describe(&n, "sm_90a");
@@ -345,6 +373,8 @@ Test(rt_cuda, bad_launches)
         n.b.kernel[2].threads = row[i].threads;
         n.b.kernel[2].per_block = row[i].per_block;
         n.b.kernel[2].shared = row[i].shared;
+        n.b.kernel[2].waits = row[i].waits;
+        n.b.kernel[2].pad = row[i].pad;
         n.b.param[4].align = row[i].align;
         n.bytes = modbuild_finish(&n.b, &n.size);
         cr_expect_eq(load(&n), row[i].status, "row %zu: %s", i, n.why);
