@@ -242,6 +242,8 @@ Test(front_rows, modules)
         {"[-1, 1, TorchVision, [512, resnet18, DEFAULT, True, 2, True]]\n  - [-1, 1, Index, [512, 7]]", E_ARGS,
          "the map has 256 channels, not 512"},
     };
+    accept(with_row("[-1, 1, TorchVision, [512, resnet18, DEFAULT, True, 2, True]]\n  - [1, 1, Index, [16]]\n"
+                    "  - [1, 1, Index, [64, 2]]\n  - [1, 1, Index, [512, 8]]"));
     static const struct bad mixed[] = {
         {"MixConv2d, [16, []]", E_ARGS, "MixConv2d: 1 to 16 kernels"},
         {"MixConv2d, [16, [3, 0]]", E_ARGS, "MixConv2d: 1 to 16 kernels"},
