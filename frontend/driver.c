@@ -80,6 +80,7 @@ yoloc_status yoloc_open(yoloc **out, const yoloc_opts *o)
         free(c);
         return call_no_memory(&opts);
     }
+    c->target_given = c->opts.target != NULL;
     c->opts.target = keep(c, c->opts.target ? c->opts.target : "cpu:native");
     c->opts.scale = keep(c, c->opts.scale);
     c->opts.head = keep(c, c->opts.head);
@@ -313,6 +314,7 @@ int call_find_target(struct call *k, const char *text, struct build *b)
     b->apart = b->target.backend == CG_CUDA;
     if (b->target.backend == CG_REF)
         return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s is no target that modules can be made for", text);
+    if (call_precision_target(k, &b->precision, &b->target)) return -1;
     if (b->target.backend == CG_CUDA && k->o->checked)
         return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s: kernels for GPUs can't check their bounds", text);
     return 0;
@@ -325,10 +327,10 @@ int call_code(struct call *k, struct build *b, const struct cg_opts *o)
     return native_code(k, b);
 }
 
-int call_compile(struct call *k, struct build *b, int max_batch)
+int call_compile(struct call *k, struct build *b, const char *target, int max_batch)
 {
     const struct cg_opts co = {.no_fast = k->o->no_fast != 0, .checked = k->o->checked != 0, .max_batch = max_batch};
-    if (call_find_target(k, k->o->target, b) || call_passes(k, b, max_batch)) return -1;
+    if (call_find_target(k, target, b) || call_passes(k, b, max_batch)) return -1;
     return call_code(k, b, &co);
 }
 

@@ -14,6 +14,7 @@
 struct yoloc {
     yoloc_opts opts;  /* strings are in arena */
     struct yir_limits limits;
+    bool target_given;   /* the options name one */
     struct yir_arena *arena;
     yoloc_tuning tuning; /* of the last compile; size 0: it did not tune */
 };
@@ -55,11 +56,17 @@ int call_model(struct call *k, struct source *s);
 struct precision {
     const char *text; /* canonical: "fp16 model.22*=fp32"; what modules keep */
     enum yir_dtype dtype;
+    bool tf32;        /* F32, but tensor cores may round what they multiply */
     const struct pass_layer *layer;
     size_t nlayer;
+    double kernel_bound, layer_bound; /* `verify`: of a kernel, and of a layer against the network in fp32, relative to the mean */
 };
 /* That of the handle's options for the network f, or of a module (NULL: none) where they ask for none. -1 after reporting. */
 int call_precision(struct call *k, const struct yir_func *f, const char *of_module, struct precision *out);
+/* Some of it is no fp32. */
+bool call_precision_lower(const struct precision *p);
+/* Tells the target; -1 after reporting that it does not have the precision. */
+int call_precision_target(struct call *k, const struct precision *p, struct cg_target *t);
 
 /* A function through the pipeline and code generation. */
 struct build {
@@ -81,7 +88,7 @@ int call_find_target(struct call *k, const char *text, struct build *b);
 /* Kernels and code of b->fused. */
 int call_code(struct call *k, struct build *b, const struct cg_opts *o);
 /* Target, passes and code, without tuning and caches. */
-int call_compile(struct call *k, struct build *b, int max_batch);
+int call_compile(struct call *k, struct build *b, const char *target, int max_batch);
 /* All of it and the module file, tuned and through the caches as the handle's options say. */
 int call_build_module(struct call *k, struct build *b, const struct cg_meta *meta, yoloc_result *out);
 

@@ -7,25 +7,29 @@
 
 enum { MAX_FILE = 1 << 20, MAX_LAYERS = 10000 };
 
-static const struct {
+static const struct name {
     const char *name;
     enum yir_dtype dtype;
-} names[] = {{"fp32", YIR_F32}, {"fp16", YIR_F16}, {"bf16", YIR_BF16}};
+    bool tf32;
+    double kernel_bound, layer_bound;
+} names[] = {{"fp32", YIR_F32, false, 1e-3, 1e-3},
+             {"tf32", YIR_F32, true, 4e-3, 5e-2},
+             {"fp16", YIR_F16, false, 2e-3, 5e-2},
+             {"bf16", YIR_BF16, false, 1e-2, 0.4}};
 
-static bool find_name(const char *text, size_t len, enum yir_dtype *out)
+#define UNKNOWN "'%s' is no precision: fp32, tf32, fp16 and bf16 are"
+
+static const struct name *find_name(const char *text, size_t len)
 {
     for (size_t i = 0; i < YIR_COUNT(names); i++)
-        if (strlen(names[i].name) == len && !memcmp(names[i].name, text, len)) {
-            *out = names[i].dtype;
-            return true;
-        }
-    return false;
+        if (strlen(names[i].name) == len && !memcmp(names[i].name, text, len)) return &names[i];
+    return NULL;
 }
 
-static const char *name_of(enum yir_dtype t)
+static const struct name *name_of(enum yir_dtype t, bool tf32)
 {
     for (size_t i = 0; i < YIR_COUNT(names); i++)
-        if (names[i].dtype == t) return names[i].name;
+        if (names[i].dtype == t && names[i].tf32 == tf32) return &names[i];
     YIR_BUG("no precision is called %s", yir_dtype_name(t));
 }
 
@@ -36,8 +40,6 @@ struct reading {
     struct pass_layer *layer;
     size_t n, cap;
 };
-
-#define UNKNOWN "'%s' is no precision: fp32, fp16 and bf16 are"
 
 static void add_layer(struct reading *r, const char *pattern, size_t len, enum yir_dtype t)
 {
@@ -52,9 +54,19 @@ static void add_layer(struct reading *r, const char *pattern, size_t len, enum y
 static void put_text(struct call *k, struct precision *p)
 {
     struct yir_str s = {.arena = k->arena};
-    yir_str_fmt(&s, "%s", name_of(p->dtype));
-    for (size_t i = 0; i < p->nlayer; i++) yir_str_fmt(&s, " %s=%s", p->layer[i].pattern, name_of(p->layer[i].dtype));
+    yir_str_fmt(&s, "%s", name_of(p->dtype, p->tf32)->name);
+    for (size_t i = 0; i < p->nlayer; i++)
+        yir_str_fmt(&s, " %s=%s", p->layer[i].pattern, name_of(p->layer[i].dtype, false)->name);
     p->text = s.text;
+}
+
+static bool take_name(struct precision *p, const char *text, size_t len)
+{
+    const struct name *n = find_name(text, len);
+    if (!n) return false;
+    p->dtype = n->dtype;
+    p->tf32 = n->tf32;
+    return true;
 }
 
 /* False when the text is none that put_text makes. */
@@ -62,14 +74,14 @@ static bool take_text(struct reading *r, const char *text)
 {
     size_t len = strcspn(text, " ");
     if (!*text) return true; /* of a module without a program */
-    if (!find_name(text, len, &r->to->dtype)) return false;
+    if (!take_name(r->to, text, len)) return false;
     for (text += len; *text; text += len) {
-        enum yir_dtype t;
         len = strcspn(++text, " ");
         const char *eq = memchr(text, '=', len);
         if (!eq || eq == text || r->n == MAX_LAYERS) return false;
-        if (!find_name(eq + 1, (size_t)(text + len - eq - 1), &t)) return false;
-        add_layer(r, text, (size_t)(eq - text), t);
+        const struct name *n = find_name(eq + 1, (size_t)(text + len - eq - 1));
+        if (!n || n->tf32) return false;
+        add_layer(r, text, (size_t)(eq - text), n->dtype);
     }
     return true;
 }
@@ -99,7 +111,6 @@ static int take_line(struct reading *r, const struct yir_func *f, struct yir_loc
     static const char blank[] = " \t\r";
     const char *end = line + len, *word[2] = {"", ""};
     size_t n[2] = {0}, words = 0;
-    enum yir_dtype t;
     for (const char *p = line; p < end;) {
         size_t skip = strspn(p, blank), run = strcspn(p + skip, " \t\r\n#");
         if (p + skip >= end || !run) break;
@@ -119,9 +130,11 @@ static int take_line(struct reading *r, const struct yir_func *f, struct yir_loc
     if (r->n == MAX_LAYERS) return yir_diag(r->k->diags, at, E_LIMIT, "more than %d lines", MAX_LAYERS);
     if (check_layer(r->k, f, at, pattern)) return -1;
     at.col = (uint32_t)(word[1] - line) + 1;
-    if (!find_name(word[1], n[1], &t))
-        return yir_diag(r->k->diags, at, E_PRECISION, UNKNOWN, yir_strndup(r->k->arena, word[1], n[1]));
-    add_layer(r, word[0], n[0], t);
+    const struct name *name = find_name(word[1], n[1]);
+    if (!name) return yir_diag(r->k->diags, at, E_PRECISION, UNKNOWN, yir_strndup(r->k->arena, word[1], n[1]));
+    if (name->tf32 || (name->dtype == YIR_F32 && r->to->tf32))
+        return yir_diag(r->k->diags, at, E_PRECISION, "fp32 and tf32 are for a whole network, not side by side");
+    add_layer(r, word[0], n[0], name->dtype);
     return 0;
 }
 
@@ -143,6 +156,19 @@ static int read_file(struct reading *r, const struct yir_func *f, const char *pa
     return 0;
 }
 
+/* The widest of what is in the network. */
+static void set_bounds(struct precision *p)
+{
+    const struct name *n = name_of(p->dtype, p->tf32);
+    p->kernel_bound = n->kernel_bound;
+    p->layer_bound = n->layer_bound;
+    for (size_t i = 0; i < p->nlayer; i++) {
+        n = name_of(p->layer[i].dtype, false);
+        if (n->kernel_bound > p->kernel_bound) p->kernel_bound = n->kernel_bound;
+        if (n->layer_bound > p->layer_bound) p->layer_bound = n->layer_bound;
+    }
+}
+
 int call_precision(struct call *k, const struct yir_func *f, const char *of_module, struct precision *out)
 {
     struct reading r = {.k = k, .to = out};
@@ -155,9 +181,25 @@ int call_precision(struct call *k, const struct yir_func *f, const char *of_modu
         out->layer = NULL;
         out->nlayer = 0;
     }
-    if (o->precision && !find_name(o->precision, strlen(o->precision), &out->dtype))
+    if (o->precision && !take_name(out, o->precision, strlen(o->precision)))
         return yir_diag(k->diags, (struct yir_loc){0}, E_USAGE, UNKNOWN, o->precision);
     if (o->precision_file && read_file(&r, f, o->precision_file)) return -1;
     put_text(k, out);
+    set_bounds(out);
+    return 0;
+}
+
+bool call_precision_lower(const struct precision *p)
+{
+    bool lower = p->tf32 || p->dtype != YIR_F32;
+    for (size_t i = 0; i < p->nlayer; i++) lower |= p->layer[i].dtype != YIR_F32;
+    return lower;
+}
+
+int call_precision_target(struct call *k, const struct precision *p, struct cg_target *t)
+{
+    if (p->tf32 && t->kb.sm < 80)
+        return yir_diag(k->diags, (struct yir_loc){0}, E_PRECISION, "%s has no tf32: GPUs have it from sm_80 on", t->text);
+    t->kb.tf32 = p->tf32;
     return 0;
 }

@@ -362,7 +362,7 @@ static int rebuild(struct call *k, const struct cg_modview *v, struct build *b, 
     if (call_passes(k, b, v->meta.max_batch)) return -1;
     if (!kernels) return 0;
     const struct ym_target t = target_of(v);
-    if (call_target(k, cg_module_string(v, t.name), &b->target)) return -1;
+    if (call_target(k, cg_module_string(v, t.name), &b->target) || call_precision_target(k, &b->precision, &b->target)) return -1;
     const struct cg_opts co = {.no_fast = strstr(v->meta.options, "no-fast") != NULL,
                                .checked = t.checked != 0,
                                .max_batch = v->meta.max_batch};

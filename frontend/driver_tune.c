@@ -200,7 +200,9 @@ static const char *code_versions(struct call *k, const struct build *b)
     else
         compiler = cg_llvm_version(k->arena, k->diags, &b->target);
 #endif
-    return compiler ? yir_format(k->arena, "yoloc " YOLOC_VERSION_TEXT ", %s, checked %d", compiler, k->o->checked != 0) : NULL;
+    return compiler ? yir_format(k->arena, "yoloc " YOLOC_VERSION_TEXT ", %s, checked %d%s", compiler, k->o->checked != 0,
+                                 b->precision.tf32 ? ", tf32" : "")
+                    : NULL;
 }
 
 static int tune(struct call *k, struct build *b, const struct cg_meta *meta, const struct caches *c, struct cg_opts *co)

@@ -71,7 +71,7 @@ typedef struct yoloc_opts {
     const char *head;        /* which of two sets of branches gives the boxes: "one2many" (NULL too; overlaps are suppressed
                                 afterwards) or "one2one" (the best are taken as they are) */
     const char *module_name; /* what messages call a module that is given as bytes: its file; NULL: "module" */
-    const char *precision;   /* "fp32", "fp16", "bf16"; NULL: fp32, or the module's own when recompiling */
+    const char *precision;   /* "fp32", "tf32" (GPUs), "fp16", "bf16"; NULL: fp32, or the module's own when recompiling */
     const char *precision_file; /* lines `layer precision` for other precisions of some layers, or NULL */
 } yoloc_opts;
 
@@ -128,10 +128,12 @@ typedef struct yoloc_verify_opts {
     int height, width;     /* 160 x 160 when 0 */
     uint32_t seed;         /* of the test picture */
     int samples;           /* elements compared for each kernel; 0: 2048, -1: all */
-    double bound;          /* relative to the tensor's abs mean; 0: 1e-3 */
+    double bound;          /* of a kernel's largest difference, relative to the tensor's abs mean; 0: the precision's, 1e-3 for fp32 */
+    double layer_bound;    /* below fp32: of the mean difference from the network in fp32, likewise; 0: the precision's */
 } yoloc_verify_opts;
-/* Compiles the module's IR at a small size, runs it, and compares each kernel with the evaluator on the same inputs. INPUT and
- * E505 naming the first kernel that differs; text: one line a kernel. */
+/* Compiles the module's IR at a small size, runs it, and compares each kernel with the evaluator on the same inputs; a network below
+ * fp32 is also compared with itself in fp32, value by value. INPUT and E505 naming the first kernel that differs, makes NaN, or is too
+ * far from fp32; text: one line a kernel. */
 YOLOC_API yoloc_status yoloc_verify(yoloc *c, const void *module, size_t size, const yoloc_verify_opts *o,
                                     yoloc_result *text);
 

@@ -62,6 +62,10 @@ struct yir_func *pass_run_named(struct yir_func *f, struct yir_diags *d, const c
 /* `*` stands for any characters; the pattern may also name what the layer is a part of: "model.2" is all of model.2.cv1 too. */
 bool pass_layer_matches(const char *pattern, const char *name); /* precision.c */
 
+/* A fused function with all half precision in it, weights too, in F32 as it was before the pass: same ops in the same kernels, not
+ * placed. NULL after reporting. */
+struct yir_func *pass_widened(const struct yir_func *f); /* widen.c */
+
 #define PASS(flag, name, opt, needs, gives, text) int pass_##name(struct pass *p);
 #include "passes.def"
 #undef PASS

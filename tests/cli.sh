@@ -230,6 +230,10 @@ json 'len(j["layers"]) > 10'
 json 'all(l["ms"] > 0 for l in j["layers"])'
 accepted 'yolox' inspect "$work/m.yoloc"
 accepted '.' verify "$work/m.yoloc"
+refused 2 001 verify "$work/m.yoloc" --samples 0
+refused 2 001 verify "$work/m.yoloc" --bound 0
+refused 2 001 verify "$work/m.yoloc" --precision half
+accepted 'fp16: worst layer' verify "$work/m.yoloc" --precision fp16 --imgsz 32 --samples 8
 
 refused 1 '002' detect "$work/absent.yoloc" "$photos/chelsea.png"
 printf '{nc: 1, ch: 1, backbone: [[-1, 1, Conv, [8, 3, 2]]], head: [[[0], 1, Detect, [nc]]]}' >"$work/grey.yaml"

@@ -76,8 +76,9 @@ struct cli_build {
     {.name = "layers", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, layers), \
      .help = "add the output of every yaml row but the head's, as layer.I or layer.I.P"}
 #define CLI_ROW_PRECISION(S) \
-    {.name = "precision", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, precision), .metavar = "fp32|fp16|bf16", \
-     .help = "of values and weights inside the network (default fp32, or the module's own); sums, decoding and outputs are fp32"}
+    {.name = "precision", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, precision), .metavar = "fp32|tf32|fp16|bf16", \
+     .help = "of values and weights inside the network (default fp32, or the module's own); sums, decoding and outputs are fp32; " \
+             "tf32: GPUs round what they multiply"}
 #define CLI_ROW_PRECISION_FILE(S) \
     {.name = "precision-file", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, precision_file), .metavar = "FILE", \
      .help = "other precisions of some layers: lines of a layer's name (`*` stands for anything) and a precision"}
