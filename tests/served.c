@@ -37,6 +37,7 @@ static int fail(const char *what, const char *why)
 
 /* As the driver gives it; NULL: there is no driver. */
 static struct {
+    int (*init)(unsigned);
     int (*retain)(void **, int);
     int (*push)(void *);
     int (*alloc)(uint64_t *, size_t);
@@ -47,8 +48,8 @@ static struct {
 
 static int load_driver(void)
 {
-    static const char *const name[] = {"cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2",  "cuMemAlloc_v2",
-                                       "cuMemHostAlloc",           "cuMemcpyHtoDAsync_v2", "cuStreamSynchronize"};
+    static const char *const name[] = {"cuInit",         "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuMemAlloc_v2",
+                                       "cuMemHostAlloc", "cuMemcpyHtoDAsync_v2",     "cuStreamSynchronize"};
     const char *given = getenv("YOLOC_LIBCUDA");
     void *lib = dlopen(given ? given : "libcuda.so.1", RTLD_NOW), *context;
     char *to = (char *)&cuda;
@@ -57,7 +58,8 @@ static int load_driver(void)
         if (!p) return fail("driver", name[i]);
         memcpy(to + i * sizeof p, &p, sizeof p);
     }
-    return cuda.retain(&context, 0) || cuda.push(context);
+    if (cuda.init(0) || cuda.retain(&context, 0) || cuda.push(context)) return fail("driver", "no context");
+    return 0;
 }
 
 enum where { HOST, PINNED, DEVICE };
