@@ -238,7 +238,13 @@ def stages(lib, module):
             start = time.perf_counter()
             session.detect(image, found, count)
             ms.append((time.perf_counter() - start) * 1e3)
-    return {"detect": record.distribution(ms[50:], 4), "boxes": count.value}
+        session.profile(yolort.PROFILE_PARTS)
+        parts = []
+        for _ in range(50):
+            session.detect(image, found, count)
+            parts.append(session.parts())
+    medians = {name: round(record.median([p[name] for p in parts]), 4) for name in parts[0]}
+    return {"detect": record.distribution(ms[50:], 4), "boxes": count.value, "parts": medians}
 
 
 def layers(model, module):

@@ -46,6 +46,14 @@ def costs(rec):
     return report.rows_of(["network", "compile", "tuned", "cached", "load", "torch.compile", "picture to boxes"], rows)
 
 
+def parts_of_detections(rec):
+    """By events on the GPU."""
+    names = ("in", "letterbox", "network", "select", "out")
+    rows = [[m["name"], *(f"{m['stages_ms']['parts'][n]:.3f}" for n in names)] for m in rec["models"]
+            if (m["stages_ms"] or {}).get("parts")]
+    return report.rows_of(["network", "picture to the GPU", "letterbox", "network alone", "selection", "boxes back"], rows)
+
+
 def agreement(rec):
     rows = [[f"{m['name']} {m['precision']}", NAMES.get(a["runner"], a["runner"]), f"{a['score']:.1e}", f"{a['mean']:.1e}"]
             for m in rec["models"] for a in m["agreement"]]
@@ -78,7 +86,8 @@ def document(rec, chart, source):
               "Milliseconds a run: median of the turns (p10 .. p90). The ratio is torch.compile's time by ours, median of all rounds with the",
               "interval that holds it with 95 % confidence.", "", latency(rec), "", "## Around it", "",
               "Milliseconds; compile: process start to exit. Picture to boxes: `yolort_detect` of an 1080 x 810 picture in pinned memory to",
-              "boxes in host memory, median (p90).", "", costs(rec), "", "## Agreement", "", agreement(rec)]
+              "boxes in host memory, median (p90); below, its parts by events on the GPU.", "", costs(rec), "", parts_of_detections(rec), "",
+              "## Agreement", "", agreement(rec)]
     for m in rec["models"]:
         if m["variants"]:
             parts += ["", f"## What each part is worth: {m['name']}", "", worth(m)]

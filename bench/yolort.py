@@ -20,6 +20,13 @@ class Detection(ctypes.Structure):
     _fields_ = [("box", ctypes.c_float * 4), ("score", ctypes.c_float), ("cls", ctypes.c_int32), ("row", ctypes.c_int32)]
 
 
+class Parts(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_double) for name in ("in", "letterbox", "network", "select", "out")]
+
+
+PROFILE_PARTS = 2
+
+
 class RuntimeFailure(RuntimeError):
     """What libyolort said."""
 
@@ -33,7 +40,8 @@ def library(path):
             ("yolort_io_find", ctypes.c_int, p, ctypes.c_char_p), ("yolort_io_at", ctypes.POINTER(Io), p, s),
             ("yolort_bind", ctypes.c_int, p, s, p, s), ("yolort_run", ctypes.c_int, p, ctypes.c_int, p),
             ("yolort_wait", ctypes.c_int, p), ("yolort_error", ctypes.c_char_p, p),
-            ("yolort_detect", ctypes.c_int, p, p, ctypes.c_int, p, p, s, p)):
+            ("yolort_detect", ctypes.c_int, p, p, ctypes.c_int, p, p, s, p), ("yolort_profile", ctypes.c_int, p, ctypes.c_int),
+            ("yolort_parts_of", ctypes.c_int, p, p)):
         function = getattr(lib, name)
         function.restype, function.argtypes = result, arguments
     return lib
@@ -72,6 +80,15 @@ class Session:
     def detect(self, image, found, count):
         """One picture; found: an array of Detection, count: a c_size_t."""
         self.check(self.lib.yolort_detect(self.context, ctypes.byref(image), 1, None, found, len(found), ctypes.byref(count)))
+
+    def profile(self, what):
+        self.check(self.lib.yolort_profile(self.context, what))
+
+    def parts(self):
+        """Milliseconds of the last detection's parts."""
+        out = Parts()
+        self.check(self.lib.yolort_parts_of(self.context, ctypes.byref(out)))
+        return {name: getattr(out, name) for name, _ in Parts._fields_}
 
     def close(self):
         self.lib.yolort_context_free(self.context)
