@@ -467,16 +467,23 @@ Test(rt_service, without)
     yolort_detection out[2][40];
     size_t count[2];
     yolort_picture p = new_picture(77, 99, YOLORT_NV12);
-    for (s.without = 0; s.without < 2; s.without++) {
-        struct detector *d = opened(&s);
-        seed = 5;
-        fill(d, 1, SCATTERED);
-        long before = mock.launches();
-        cr_assert_eq(yolort_detect_batch(d->c, &p, 1, NULL, out[s.without], 40, &count[s.without], NULL, NULL), YOLORT_OK);
-        cr_expect_eq(mock.launches() - before, s.without ? 1 : 5);
-        closed(d);
+    float extra[2][40 * 2];
+    s.coefficients = 2;
+    for (int head = YOLORT_HEAD_FREE; head <= YOLORT_HEAD_BEST; head++) {
+        s.head = (yolort_head)head;
+        for (s.without = 0; s.without < 2; s.without++) {
+            struct detector *d = opened(&s);
+            int i = s.without;
+            seed = 5;
+            fill(d, 1, SCATTERED);
+            long before = mock.launches();
+            cr_assert_eq(yolort_detect_batch(d->c, &p, 1, NULL, out[i], 40, &count[i], extra[i], NULL), YOLORT_OK);
+            cr_expect_eq(mock.launches() - before, i ? 1 : head == YOLORT_HEAD_BEST ? 7 : 5);
+            closed(d);
+        }
+        cr_expect(count[0] > 0 && count[0] == count[1] && !memcmp(out[0], out[1], count[0] * sizeof **out), "head %d", head);
+        cr_expect(!memcmp(extra[0], extra[1], count[0] * 2 * sizeof **extra), "head %d", head);
     }
-    cr_expect(count[0] > 0 && count[0] == count[1] && !memcmp(out[0], out[1], count[0] * sizeof **out));
     free_picture(&p);
 }
 
