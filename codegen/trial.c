@@ -46,14 +46,16 @@ static void free_variant(struct variant *v)
 
 void cg_trials_free(struct cg_trials *t)
 {
-    if (t->child) trial_child_stop(t->child);
+    if (t->child) trial_child_drop(t->child);
     for (size_t i = 0; i < CG_MOST_TRIALS; i++) free_variant(&t->variant[i]);
 }
 
 /* Also called when memory has run out half-way. */
 static void free_all(void *trials)
 {
-    cg_trials_free(trials);
+    struct cg_trials *t = trials;
+    cg_trials_free(t);
+    if (t->child) trial_child_end(t->child);
 }
 
 struct cg_trials *cg_trials_new(struct yir_arena *a, int threads, bool apart, double patience_s)
@@ -65,9 +67,9 @@ struct cg_trials *cg_trials_new(struct yir_arena *a, int threads, bool apart, do
     return t;
 }
 
-const char *cg_trials_device(struct yir_arena *a, bool gpu)
+const char *cg_trials_device(const struct cg_trials *t)
 {
-    return gpu ? trial_child_gpu(a) : cg_cpu_name(a);
+    return t->child ? trial_child_gpu(t->child) : cg_cpu_name(t->arena);
 }
 
 int cg_trials_forms(const struct cg_trials *t)

@@ -17,8 +17,8 @@ struct cg_trial {
     char error[CG_TRIAL_ERROR]; /* of a call that failed */
 };
 
-/* threads: that CPU modules run on. apart: in a child, which must answer each call within patience_s or is killed. Everything is freed
- * with the arena at the latest. */
+/* threads: that CPU modules run on. apart: in a child, which must answer each call within patience_s or is killed; before NVRTC is
+ * used, which begins with the driver too. Everything is freed with the arena. */
 struct cg_trials *cg_trials_new(struct yir_arena *a, int threads, bool apart, double patience_s);
 void cg_trials_free(struct cg_trials *t); /* the variants; more may be loaded afterwards */
 
@@ -32,7 +32,7 @@ int cg_trials_forms(const struct cg_trials *t);
  * are compared with. -1 with out->error: it failed, or its process did; the other variants can still be run. */
 int cg_trials_run(struct cg_trials *t, int v, int form, bool compare, struct cg_trial *out);
 
-/* What measures, for tuning records: the CPU, or the first GPU with its multiprocessors and driver; "no GPU" without one. */
-const char *cg_trials_device(struct yir_arena *a, bool gpu);
+/* What measures, for tuning records: the CPU, or, apart, the first GPU with its multiprocessors and driver; "no GPU" without one. */
+const char *cg_trials_device(const struct cg_trials *t);
 
 #endif

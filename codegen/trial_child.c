@@ -16,7 +16,8 @@
 #include <sys/prctl.h>
 #endif
 
-enum { LOAD, RUN };
+enum { LOAD, RUN, TELL };
+enum { PROCESSES = 5 }; /* how often one may be lost, and the one that is used up last */
 
 struct request {
     int what, v, form, compare;
@@ -27,7 +28,7 @@ struct reply { /* nstep doubles follow */
     int rc, forms;
     double ms, apart;
     uint32_t nstep;
-    char error[CG_TRIAL_ERROR];
+    char error[CG_TRIAL_ERROR]; /* TELL: the text */
 };
 
 struct trial_child {
@@ -36,6 +37,11 @@ struct trial_child {
     double patience_s;
     pid_t pid; /* 0: none */
     int fd;
+    struct {
+        pid_t pid;
+        int fd;
+    } spare[PROCESSES]; /* [nspare] */
+    int nspare;
     struct {
         void *bytes; /* NULL: none, or at fault */
         size_t size;
@@ -100,8 +106,21 @@ static void die_of_memory(void *user)
     _exit(3);
 }
 
+static int tell_gpu(struct cg_trial *out)
+{
+    char error[64];
+    yolort_gpu g;
+    size_t n = 0;
+    int driver = 0;
+    if (yolort_gpus(&g, 1, &n, &driver, error, sizeof error) != YOLORT_OK || !n) return -1;
+    snprintf(out->error, sizeof out->error, "%s, %d multiprocessors, driver %d.%d", g.name, g.multiprocessors, driver / 1000,
+             driver % 1000 / 10);
+    return 0;
+}
+
 static int serve_one(struct cg_trials *t, int fd, const struct request *q, struct cg_trial *out)
 {
+    if (q->what == TELL) return tell_gpu(out);
     if (q->what == RUN) return cg_trials_run(t, q->v, q->form, q->compare != 0, out);
     void *bytes = malloc(q->size ? q->size : 1);
     if (!bytes || !get(fd, bytes, q->size, 0)) _exit(3);
@@ -128,37 +147,29 @@ _Noreturn static void serve(int fd, int threads)
     _exit(0);
 }
 
-static void start(struct trial_child *c)
+static bool start(struct trial_child *c)
 {
     int pair[2];
-    c->pid = 0;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) return;
     pid_t parent = getpid();
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) return false;
     pid_t pid = fork();
     if (pid == 0) {
 #ifdef __linux__
         prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
         close(pair[0]);
+        for (int i = 0; i < c->nspare; i++) close(c->spare[i].fd);
         if (getppid() != parent) _exit(3);
         serve(pair[1], c->threads);
     }
     close(pair[1]);
-    c->fd = pair[0];
-    c->pid = pid > 0 ? pid : 0;
-    if (!c->pid) close(pair[0]);
-}
-
-_Noreturn static void tell_gpu(int fd)
-{
-    char text[256] = "no GPU", error[64];
-    yolort_gpu g;
-    size_t n = 0;
-    int driver = 0;
-    if (yolort_gpus(&g, 1, &n, &driver, error, sizeof error) == YOLORT_OK && n)
-        snprintf(text, sizeof text, "%s, %d multiprocessors, driver %d.%d", g.name, g.multiprocessors, driver / 1000, driver % 1000 / 10);
-    put(fd, text, sizeof text, 0);
-    _exit(0);
+    if (pid < 0) {
+        close(pair[0]);
+        return false;
+    }
+    c->spare[c->nspare].pid = pid;
+    c->spare[c->nspare++].fd = pair[0];
+    return true;
 }
 
 /* --- the parent --------------------------------------------------------------------------------------------- */
@@ -182,39 +193,36 @@ static void stop(struct trial_child *c, char *error)
         snprintf(error, CG_TRIAL_ERROR, ended ? "the process that measures ended" : "the process that measures did not answer in time");
 }
 
-const char *trial_child_gpu(struct yir_arena *a)
-{
-    enum { PATIENCE_S = 30 };
-    char text[256];
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) return "no GPU";
-    struct trial_child c = {.pid = fork(), .fd = pair[0]};
-    if (c.pid == 0) tell_gpu(pair[1]);
-    close(pair[1]);
-    bool told = c.pid > 0 && get(c.fd, text, sizeof text, seconds() + PATIENCE_S);
-    if (c.pid > 0)
-        stop(&c, NULL);
-    else
-        close(c.fd);
-    return told ? yir_format(a, "%.*s", (int)sizeof text - 1, text) : "no GPU";
-}
-
 static void drop(struct trial_child *c, int v)
 {
     free(c->variant[v].bytes);
     c->variant[v].bytes = NULL;
 }
 
-void trial_child_stop(struct trial_child *c)
+static void next_process(struct trial_child *c)
+{
+    if (c->pid || !c->nspare) return;
+    c->pid = c->spare[--c->nspare].pid;
+    c->fd = c->spare[c->nspare].fd;
+}
+
+void trial_child_drop(struct trial_child *c)
 {
     stop(c, NULL);
     for (int v = 0; v < CG_MOST_TRIALS; v++) drop(c, v);
+}
+
+void trial_child_end(struct trial_child *c)
+{
+    trial_child_drop(c);
+    for (next_process(c); c->pid; next_process(c)) stop(c, NULL);
 }
 
 struct trial_child *trial_child_new(struct yir_arena *a, int threads, double patience_s)
 {
     struct trial_child *c = yir_alloc(a, sizeof *c);
     *c = (struct trial_child){.arena = a, .threads = threads, .forms = 1, .patience_s = patience_s};
+    while (c->nspare < PROCESSES && start(c)) continue;
     return c;
 }
 
@@ -250,7 +258,7 @@ static int answer(struct trial_child *c, const struct reply *r, struct cg_trial 
 static int revive(struct trial_child *c, struct cg_trial *out)
 {
     if (c->pid) return 0;
-    start(c);
+    next_process(c);
     for (int v = 0; v < CG_MOST_TRIALS; v++) {
         struct request q = {.what = LOAD, .v = v, .size = c->variant[v].size};
         struct reply r;
@@ -262,7 +270,18 @@ static int revive(struct trial_child *c, struct cg_trial *out)
             if (!ask(c, &run, NULL, &r, out) || answer(c, &r, out)) return -1;
         }
     }
+    if (!c->pid) snprintf(out->error, sizeof out->error, "no process to measure in is left");
     return c->pid ? 0 : -1;
+}
+
+const char *trial_child_gpu(struct trial_child *c)
+{
+    struct request q = {.what = TELL};
+    struct reply r;
+    struct cg_trial out = {0};
+    next_process(c);
+    if (!ask(c, &q, NULL, &r, &out) || r.rc) return "no GPU";
+    return yir_format(c->arena, "%.*s", CG_TRIAL_ERROR - 1, r.error);
 }
 
 int trial_child_load(struct trial_child *c, int v, void *bytes, size_t size, struct cg_trial *out)

@@ -7,7 +7,6 @@
 
 #include "measuring.h"
 #include "runtime/yolort.h"
-#include "trial.h"
 
 enum {
     MOST_VARIANTS = CG_MOST_TRIALS - 1, /* the last trial is the network of all winners */
@@ -18,7 +17,6 @@ enum {
 #define KEEP_EVERY_S 2.0 /* between records of what was found so far */
 #define SINGLE_APART 1e-3 /* between outputs of variants, by the mean size of an element */
 #define HALF_APART 0.5
-#define PATIENCE_S 20.0  /* for a GPU to load or run a network, after which it counts as hung */
 
 /* What the modes do. worth: candidates predicted slower than this many times the best are not tried. */
 static const struct mode {
@@ -566,11 +564,11 @@ int cg_tune(struct yir_arena *a, struct yir_diags *d, const struct yir_func *f, 
     struct tuner *w = yir_alloc(a, sizeof *w);
     *w = (struct tuner){.arena = a, .diags = d, .f = f, .t = t, .base = base, .o = o, .mode = &modes[o->mode]};
     *out = (struct cg_tuned){.choose = choose, .choose_user = w};
-    w->threads = o->threads > 0 ? o->threads : yolort_cpu_threads();
+    w->threads = o->threads;
     w->budget_s = o->budget_s > 0 ? o->budget_s : w->mode->budget_s;
     w->start = seconds();
-    w->device = cg_trials_device(a, t->backend == CG_CUDA);
-    w->trials = cg_trials_new(a, w->threads, t->backend == CG_CUDA, PATIENCE_S);
+    w->trials = o->trials;
+    w->device = cg_trials_device(w->trials);
     collect(w);
     int rc = tune_in_turn(w, out);
     cg_trials_free(w->trials);

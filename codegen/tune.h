@@ -8,11 +8,12 @@
  * Of the processes that share a folder of caches one measures at a time (measuring.h), and each group is claimed (tunedb.h): what
  * one has found, the others take. Candidates for CPUs run in this process: they are made by the same code from the same checked programs
  * as every other kernel, and each variant's outputs must equal the first one's. Those for GPUs run in a child (trial.h): one that hangs
- * or faults costs seconds and is left out. The calling process must not have used the CUDA driver before, as a child can't then. */
+ * or faults costs seconds and is left out. The calling process must not have used the CUDA driver before, as a child cannot then. */
 #ifndef CG_TUNE_H
 #define CG_TUNE_H
 
 #include "codegen.h"
+#include "trial.h"
 #include "tunedb.h"
 
 enum cg_tune_mode { CG_TUNE_OFF, CG_TUNE_FAST, CG_TUNE_FULL };
@@ -20,7 +21,8 @@ enum cg_tune_mode { CG_TUNE_OFF, CG_TUNE_FAST, CG_TUNE_FULL };
 struct cg_tune_opts {
     enum cg_tune_mode mode;
     double budget_s;       /* nothing is begun that would end after it; waiting for others does not count; 0: the mode's own */
-    int threads;           /* that the network will run on; 0: one for each core */
+    int threads;           /* that the network will run on */
+    struct cg_trials *trials; /* to measure with: of as many threads; apart for GPUs */
     const char *versions;  /* of whatever makes code */
     struct cg_tunedb *db;  /* NULL: nothing is remembered */
     struct cg_cachedir *folder; /* of db, for turns at measuring; NULL: whenever it likes */

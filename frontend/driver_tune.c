@@ -119,6 +119,8 @@ static void put_object(void *user, const void *key, size_t len, const void *obje
 
 /* --- tuning ------------------------------------------------------------------------------------------------- */
 
+#define TRIAL_PATIENCE_S 20.0 /* for a GPU to load or run a network, after which it counts as hung */
+
 struct making {
     struct call *k;
     struct build *b;
@@ -211,11 +213,14 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, con
     *m = (struct making){.k = k, .b = b, .meta = meta};
     yir_arena_defer(k->arena, free_candidate, m);
     struct cg_tuned tuned;
+    int threads = k->o->tune_threads > 0 ? k->o->tune_threads : yolort_cpu_threads();
+    struct cg_trials *trials = cg_trials_new(k->arena, threads, b->target.backend == CG_CUDA, TRIAL_PATIENCE_S);
     const char *versions = code_versions(k, b);
     if (!versions) return -1;
     struct cg_tune_opts o = {.mode = k->o->tune == 1 ? CG_TUNE_FAST : CG_TUNE_FULL,
                              .budget_s = k->o->tune_budget,
-                             .threads = k->o->tune_threads,
+                             .threads = threads,
+                             .trials = trials,
                              .versions = versions,
                              .db = c->records,
                              .folder = c->folder,

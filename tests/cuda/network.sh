@@ -51,7 +51,7 @@ YOLOC_LIBNVRTC=/nowhere/libnvrtc.so refused E407 --target cuda:sm_90a
 refused E406 --target cuda:sm_90a --precision fp16 --tune fast
 tuned() { # OUT
     YOLOC_LIBCUDA=$mock YOLOC_CACHE_DIR=$work/cache "$yoloc" compile tests/tiny.yaml --weights rule --target cuda:sm_90a --precision fp16 \
-        --tune fast --tune-budget 300s --output "$1" 2>"$work/log" || fail "$(cat "$work/log")"
+        --tune fast --tune-budget 300s --output "$1" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
 }
 tuned "$work/tuned.yoloc"
 grep -q ' 0 known, [1-9][0-9]* measured, 0 left' "$work/log" || fail "tuning measures nothing: $(cat "$work/log")"

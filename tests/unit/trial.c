@@ -66,16 +66,22 @@ static struct cg_trial run(struct cg_trials *t, int v, bool compare)
     return out;
 }
 
-static pid_t child(void)
+/* How many children there are, and the newest, which is the first to be used. */
+static int children(pid_t *newest)
 {
-    char path[64], text[256] = "";
+    char path[64], text[512] = "";
     snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
     FILE *f = fopen(path, "r");
     if (!f) cr_skip("this system does not list children");
     size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     text[n] = 0;
-    return (pid_t)strtol(text, NULL, 10);
+    int count = 0;
+    for (char *p = text, *end; (*newest = (pid_t)strtol(p, &end, 10)) != 0 || end != p; p = end) {
+        count++;
+        if (!strpbrk(end, "0123456789")) break;
+    }
+    return count;
 }
 
 Test(trial, the_same_in_a_process_of_its_own)
@@ -104,8 +110,9 @@ Test(trial, a_lost_process_costs_its_variant_only)
     struct cg_trial out = {0};
     run(t, 0, true);
     double apart = run(t, 1, true).apart;
-    cr_assert_gt(child(), 0);
-    kill(child(), SIGKILL);
+    pid_t used;
+    cr_assert_gt(children(&used), 1);
+    kill(used, SIGKILL);
     usleep(100000);
     cr_assert_eq(cg_trials_run(t, 0, 0, false, &out), -1);
     cr_assert(strstr(out.error, "signal 9"), "%s", out.error);
@@ -118,8 +125,10 @@ Test(trial, what_hangs_is_ended)
 {
     struct cg_trials *t = both(true, 1);
     struct cg_trial out = {0};
+    pid_t used;
     run(t, 0, true);
-    kill(child(), SIGSTOP);
+    cr_assert_gt(children(&used), 1);
+    kill(used, SIGSTOP);
     cr_assert_eq(cg_trials_run(t, 1, 0, false, &out), -1);
     cr_assert(strstr(out.error, "did not answer"), "%s", out.error);
     run(t, 0, false);
@@ -133,6 +142,11 @@ Test(trial, no_module_is_no_variant)
     cr_assert_eq(cg_trials_load(t, 2, bytes, 4096, &out), -1);
     cr_assert(strstr(out.error, "load"), "%s", out.error);
     run(t, 0, false);
+    pid_t used;
+    int before = children(&used);
     cg_trials_free(t);
-    cr_assert_eq(child(), 0, "its process is gone with the variants");
+    cr_assert_eq(children(&used), before - 1, "its process is gone with the variants");
+    yir_arena_free(arena);
+    arena = yir_arena_new(NULL, NULL);
+    cr_assert_eq(children(&used), 0, "and the others with the arena");
 }
