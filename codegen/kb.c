@@ -253,6 +253,10 @@ static bool full_vector(const struct kb *b, kv x)
 /* With an estimate r of 1/y and one step of Newton, r + r*(1 - y*r): its error is squared, to 2^-28. */
 kv kb_ratio(struct kb *b, kv x, kv y)
 {
+    if (b->target->sm) {
+        kv inverse = wide_op(b, KB_RCPE, KB_F, KB_F, (kv[]){y}, 1);
+        return kb_fmul(b, x, inverse);
+    }
     if (!b->target->rcp14 || !full_vector(b, y)) return kb_fdiv(b, x, y);
     kv one = kb_immf(b, 1.0);
     kv r = wide_op(b, KB_RCPE, KB_F, KB_F, (kv[]){y}, 1);
@@ -296,11 +300,18 @@ static kv rough_logistic(struct kb *b, kv x, kv y)
     return kb_fma(b, half_y, t, half_y);
 }
 
+/* Of a rounded product: the error is |x| * 9e-8, which counts where the result is small. */
+static kv exp2_estimate(struct kb *b, kv x)
+{
+    kv t = kb_fmul(b, x, kb_immf(b, -1.4426950408889634));
+    return wide_op(b, KB_EXP2E, KB_F, KB_F, (kv[]){t}, 1);
+}
+
 kv kb_logistic(struct kb *b, kv x, kv y)
 {
     if (b->rough) return rough_logistic(b, x, y);
     bool quick = b->target->scalef && full_vector(b, x);
-    kv e = quick ? exp2_parts(b, x) : kb_exp(b, kb_fneg(b, x));
+    kv e = b->target->sm ? exp2_estimate(b, x) : quick ? exp2_parts(b, x) : kb_exp(b, kb_fneg(b, x));
     kv den = kb_fadd(b, e, kb_immf(b, 1.0));
     return kb_ratio(b, y, den);
 }

@@ -14,21 +14,21 @@ struct draw {
 };
 
 /* Types of memory, and functions from and to float; NULL: it is float. Rounding and saturation as yir_dtype_load and
- * yir_dtype_store do. The 16-bit floats are bits here: their types would need headers of the toolkit. words: the same for the
- * elements of 32 bits; NULL: there are no wide accesses. */
+ * yir_dtype_store do. The 16-bit floats are bits here: their types would need headers of the toolkit. unpack, pack: the
+ * same for the elements of 32 bits, NULL: there are no wide accesses; pack80: a better way from sm_80 on, or NULL. */
 static const struct element {
-    const char *type, *load, *store, *text, *words;
+    const char *type, *load, *store, *text, *unpack, *pack, *pack80;
 } elements[YIR_NDTYPE] = {
     [YIR_F32] = {"float", NULL, NULL, NULL,
                  "static __device__ __forceinline__ void unpack_f32(unsigned w, float *f)\n"
                  "{\n"
                  "    f[0] = __uint_as_float(w);\n"
-                 "}\n"
+                 "}\n",
                  "static __device__ __forceinline__ unsigned pack_f32(const float *f)\n"
                  "{\n"
                  "    return __float_as_uint(f[0]);\n"
-                 "}\n"},
-    [YIR_F64] = {"double", "(float)", "(double)", NULL, NULL},
+                 "}\n", NULL},
+    [YIR_F64] = {"double", "(float)", "(double)", NULL, NULL, NULL, NULL},
     [YIR_F16] = {"unsigned short", "from_f16", "to_f16",
                  "static __device__ float from_f16(unsigned short v)\n"
                  "{\n"
@@ -46,10 +46,20 @@ static const struct element {
                  "{\n"
                  "    f[0] = from_f16((unsigned short)w);\n"
                  "    f[1] = from_f16((unsigned short)(w >> 16));\n"
-                 "}\n"
+                 "}\n",
                  "static __device__ __forceinline__ unsigned pack_f16(const float *f)\n"
                  "{\n"
                  "    return to_f16(f[0]) | (unsigned)to_f16(f[1]) << 16;\n"
+                 "}\n",
+                 "static __device__ __forceinline__ unsigned ptx_pack_f16(float low, float high)\n"
+                 "{\n"
+                 "    unsigned v;\n"
+                 "    asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(v) : \"f\"(high), \"f\"(low));\n"
+                 "    return v;\n"
+                 "}\n"
+                 "static __device__ __forceinline__ unsigned pack_f16(const float *f)\n"
+                 "{\n"
+                 "    return ptx_pack_f16(f[0], f[1]);\n"
                  "}\n"},
     [YIR_BF16] = {"unsigned short", "from_bf16", "to_bf16",
                   "static __device__ float from_bf16(unsigned short v)\n"
@@ -66,10 +76,20 @@ static const struct element {
                   "{\n"
                   "    f[0] = __uint_as_float(w << 16);\n"
                   "    f[1] = __uint_as_float(w & 0xffff0000u);\n"
-                  "}\n"
+                  "}\n",
                   "static __device__ __forceinline__ unsigned pack_bf16(const float *f)\n"
                   "{\n"
                   "    return to_bf16(f[0]) | (unsigned)to_bf16(f[1]) << 16;\n"
+                  "}\n",
+                  "static __device__ __forceinline__ unsigned ptx_pack_bf16(float low, float high)\n"
+                  "{\n"
+                  "    unsigned v;\n"
+                  "    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(v) : \"f\"(high), \"f\"(low));\n"
+                  "    return v;\n"
+                  "}\n"
+                  "static __device__ __forceinline__ unsigned pack_bf16(const float *f)\n"
+                  "{\n"
+                  "    return ptx_pack_bf16(f[0], f[1]);\n"
                   "}\n"},
     [YIR_U8] = {"unsigned char", "(float)", "to_u8",
                 "static __device__ unsigned char to_u8(float f)\n"
@@ -82,22 +102,22 @@ static const struct element {
                 "    f[1] = (float)(w >> 8 & 255);\n"
                 "    f[2] = (float)(w >> 16 & 255);\n"
                 "    f[3] = (float)(w >> 24);\n"
-                "}\n"
+                "}\n",
                 "static __device__ __forceinline__ unsigned pack_u8(const float *f)\n"
                 "{\n"
                 "    return to_u8(f[0]) | (unsigned)to_u8(f[1]) << 8 | (unsigned)to_u8(f[2]) << 16 | (unsigned)to_u8(f[3]) << 24;\n"
-                "}\n"},
+                "}\n", NULL},
     [YIR_I8] = {"signed char", "(float)", "to_i8",
                 "static __device__ signed char to_i8(float f)\n"
                 "{\n"
                 "    return f != f ? 0 : (signed char)fminf(fmaxf(f, -128.0f), 127.0f);\n"
-                "}\n", NULL},
-    [YIR_I32] = {"int", "(float)", "__float2int_rz", NULL, NULL},
+                "}\n", NULL, NULL, NULL},
+    [YIR_I32] = {"int", "(float)", "__float2int_rz", NULL, NULL, NULL, NULL},
     [YIR_I64] = {"long long", "(float)", "to_i64",
                  "static __device__ long long to_i64(float f)\n"
                  "{\n"
                  "    return f != f ? 0 : __float2ll_rz(f);\n"
-                 "}\n", NULL},
+                 "}\n", NULL, NULL, NULL},
     [YIR_BOOL] = {"unsigned char", "from_bool", "to_bool",
                   "static __device__ float from_bool(unsigned char v)\n"
                   "{\n"
@@ -106,7 +126,7 @@ static const struct element {
                   "static __device__ unsigned char to_bool(float f)\n"
                   "{\n"
                   "    return f != 0.0f;\n"
-                  "}\n", NULL},
+                  "}\n", NULL, NULL, NULL},
 };
 
 /* How a node with a value is written: $a, $b, $c are its operands. */
@@ -121,7 +141,8 @@ static const char *const expressions[KB_NCODE] = {
     [KB_FMA] = "fmaf($a, $b, $c)",
     [KB_SQRT] = "sqrtf($a)",
     [KB_RINT] = "rintf($a)",
-    [KB_RCPE] = "1.0f / $a",
+    [KB_RCPE] = "ptx_rcp($a)",
+    [KB_EXP2E] = "ptx_exp2($a)",
     [KB_FRAC] = "$a - floorf($a)",
     [KB_SCALE] = "ldexpf($a, (int)floorf($b))",
     [KB_POW2I] = "__int_as_float(((int)$a + 127) << 23)",
@@ -270,7 +291,7 @@ static int access_bytes(const struct draw *w, const struct kb_node *n, int lane)
 {
     const struct kb_mem *m = &w->b->mem[n->mem];
     int size = (int)yir_dtype_size(m->dtype), log = 0, left = ((int)n->imm.i - lane) * size;
-    if (!elements[m->dtype].words || n->lanes == 1 || (n->code == KB_STORE && w->b->node[n->b].code == KB_SPLAT)) return 0;
+    if (!elements[m->dtype].unpack || n->lanes == 1 || (n->code == KB_STORE && w->b->node[n->b].code == KB_SPLAT)) return 0;
     while (1 << log < size) log++;
     int aligned = w->multiple[n->a] + log < m->align ? w->multiple[n->a] + log : m->align;
     for (int bytes = 16; bytes >= 4; bytes /= 2)
@@ -514,6 +535,12 @@ static void put_access_function(struct yir_str *out, enum yir_dtype t, int bytes
     yir_str_fmt(out, "}\n");
 }
 
+static void put_word_functions(const struct draw *w, enum yir_dtype t)
+{
+    const struct element *e = &elements[t];
+    yir_str_fmt(w->out, "%s%s", e->unpack, e->pack80 && w->b->target->sm >= 80 ? e->pack80 : e->pack);
+}
+
 /* Functions of the wide accesses that the kernel makes, each once. */
 static void put_access_functions(const struct draw *w)
 {
@@ -527,7 +554,7 @@ static void put_access_functions(const struct draw *w)
             bool *known = &done[t][n->code == KB_STORE][bytes / 4];
             if (!bytes || *known) continue;
             *known = true;
-            if (!words[t]) yir_str_fmt(w->out, "%s", elements[t].words);
+            if (!words[t]) put_word_functions(w, t);
             words[t] = true;
             put_access_function(w->out, t, bytes, n->code == KB_STORE);
         }
@@ -541,16 +568,26 @@ static bool has_code(const struct kb *b, enum kb_code code)
     return false;
 }
 
-/* Functions that the nodes use, and conversions of the types that the kernel has, each once. */
+/* Estimates that the GPU has. */
+static void put_estimates(const struct draw *w)
+{
+    static const struct {
+        enum kb_code code;
+        const char *name, *instruction;
+    } row[] = {{KB_RCPE, "rcp", "rcp.approx.ftz.f32"}, {KB_EXP2E, "exp2", "ex2.approx.ftz.f32"}, {KB_TANHE, "tanh", "tanh.approx.f32"}};
+    for (size_t k = 0; k < YIR_COUNT(row); k++) {
+        if (!has_code(w->b, row[k].code)) continue;
+        yir_str_fmt(w->out,
+                    "static __device__ __forceinline__ float ptx_%s(float x)\n{\n    float y;\n"
+                    "    asm(\"%s %%0, %%1;\" : \"=f\"(y) : \"f\"(x));\n    return y;\n}\n",
+                    row[k].name, row[k].instruction);
+    }
+}
+
+/* Conversions of the types that the kernel has, each once. */
 static void put_conversions(const struct draw *w)
 {
     bool done[YIR_NDTYPE] = {false};
-    if (has_code(w->b, KB_TANHE))
-        yir_str_fmt(w->out, "static __device__ __forceinline__ float ptx_tanh(float f)\n"
-                            "{\n"
-                            "    asm(\"tanh.approx.f32 %%0, %%0;\" : \"+f\"(f));\n"
-                            "    return f;\n"
-                            "}\n");
     for (int i = 0; i < w->b->nmem; i++) {
         enum yir_dtype t = w->b->mem[i].dtype;
         if (!done[t] && elements[t].text) yir_str_fmt(w->out, "%s", elements[t].text);
@@ -609,6 +646,12 @@ void kb_cuda_nodes(struct yir_str *out, const struct kb *b, int depth)
     kb_cuda_part(out, b, 1, b->nnode, depth);
 }
 
+void kb_cuda_value(struct yir_str *out, const struct kb *b, kv v)
+{
+    struct draw w = {.out = out, .b = b};
+    put_value(&w, v.id);
+}
+
 bool kb_cuda_waits(const struct kb_target *t)
 {
     return t->sm >= 90;
@@ -636,6 +679,7 @@ void kb_cuda_text(struct yir_str *out, const struct cg_kernel *k, int64_t batch)
     struct draw w = drawing(out, b, 1);
     bool fits = !__builtin_mul_overflow(k->units, batch, &total) && total <= INT32_MAX - k->launch.threads;
     if (!k->cuda) w.small = fits && kb_range_small(out->arena, b, total);
+    put_estimates(&w);
     put_conversions(&w);
     put_access_functions(&w);
     if (k->cuda_head) yir_str_fmt(out, "%s", k->cuda_head);

@@ -20,6 +20,8 @@ void kb_cuda_text(struct yir_str *out, const struct cg_kernel *k, int64_t batch)
 void kb_cuda_nodes(struct yir_str *out, const struct kb *b, int depth);
 void kb_cuda_part(struct yir_str *out, const struct kb *b, uint32_t from, uint32_t end, int depth);
 
+void kb_cuda_value(struct yir_str *out, const struct kb *b, kv v); /* its name, or number */
+
 /* Where a body reads for the first time what another kernel has written. */
 bool kb_cuda_waits(const struct kb_target *t); /* whether kb_cuda_wait draws anything */
 void kb_cuda_wait(struct yir_str *out, const struct kb_target *t, int depth);

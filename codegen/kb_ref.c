@@ -27,6 +27,7 @@ static double eval1(enum kb_code c, double a)
     case KB_FRAC: return a - floor(a);
     case KB_POW2I: return isfinite(a) ? ldexp(1.0, (int)a) : a;
     case KB_EXP: return exp(a);
+    case KB_EXP2E: return exp2(a);
     case KB_LOG: return log(a);
     case KB_ERF: return erf(a);
     case KB_LOGB: return logb(a);

@@ -114,27 +114,32 @@ static int least_align(const struct mma *m)
     return least;
 }
 
-static const char *kind_name(const struct mma *m)
+static const char *kind_name(enum yir_dtype t)
 {
-    return m->dtype == YIR_F16 ? "_f16" : m->dtype == YIR_BF16 ? "_bf16" : "_tf32";
+    return t == YIR_F16 ? "_f16" : t == YIR_BF16 ? "_bf16" : "_tf32";
 }
 
-static const char *instruction(const struct mma *m)
+static const char *instruction(enum yir_dtype t)
 {
-    return m->dtype == YIR_F16    ? "m16n8k16.row.col.f32.f16.f16.f32"
-           : m->dtype == YIR_BF16 ? "m16n8k16.row.col.f32.bf16.bf16.f32"
-                                  : "m16n8k8.row.col.f32.tf32.tf32.f32";
+    return t == YIR_F16    ? "m16n8k16.row.col.f32.f16.f16.f32"
+           : t == YIR_BF16 ? "m16n8k16.row.col.f32.bf16.bf16.f32"
+                           : "m16n8k8.row.col.f32.tf32.tf32.f32";
+}
+
+void mma_put_product(struct yir_str *out, enum yir_dtype t, int sm)
+{
+    if (t == YIR_F16 && sm < 80)
+        yir_str_fmt(out, "%s", mma_halves_text);
+    else
+        yir_str_fmt(out, mma_text, kind_name(t), instruction(t));
+    if (t == YIR_F32) yir_str_fmt(out, "%s", tf32_text);
 }
 
 void mma_put_head(struct yir_str *out, const struct mma *m)
 {
     int align = least_align(m);
     yir_str_fmt(out, "%s", fragment_text);
-    if (m->dtype == YIR_F16 && m->sm < 80)
-        yir_str_fmt(out, "%s", mma_halves_text);
-    else
-        yir_str_fmt(out, mma_text, kind_name(m), instruction(m));
-    if (m->dtype == YIR_F32) yir_str_fmt(out, "%s", tf32_text);
+    mma_put_product(out, m->dtype, m->sm);
     if (!has_async(m)) return;
     yir_str_fmt(out, copy_text, 16, "cg", 16);
     if (align == 8 || align == 4) yir_str_fmt(out, copy_text, align, "ca", align);
@@ -407,7 +412,7 @@ static void put_products(struct yir_str *out, const struct mma *m)
                 "                    ptx_mma%s(sum[i][j * 2 + 1], left[i], right[j].z, right[j].w);\n"
                 "                }\n"
                 "        }\n",
-                kind_name(m), kind_name(m));
+                kind_name(m->dtype), kind_name(m->dtype));
 }
 
 static void put_loop(struct yir_str *out, const struct mma *m)

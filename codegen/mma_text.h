@@ -36,6 +36,8 @@ int64_t mma_chunk(const struct mma *m);    /* elements of 16 bytes */
 int64_t mma_steps(const struct mma *m);    /* of 32 bytes, of all taps */
 int64_t mma_steps_of(enum yir_dtype t, int64_t taps, int64_t ci);
 
+/* ptx_mma_f16, _bf16 or _tf32 (for F32, with ptx_tf32, which rounds): 16 x 8 sums of 32 bytes each. */
+void mma_put_product(struct yir_str *out, enum yir_dtype t, int sm);
 /* Functions that the body uses. */
 void mma_put_head(struct yir_str *out, const struct mma *m);
 /* The body, around two pieces of text: what waits for the memory that is read, and what finishes 8 channels from g3 on (given are

@@ -1,6 +1,7 @@
 /* Weights in the order kernels read them. Pure functions of the dense weight, the packing and its argument. */
 #include "codegen.h"
 #include "mma_text.h"
+#include "stem_text.h"
 
 #include <string.h>
 
@@ -20,6 +21,7 @@ static int64_t mma_packed_elems(const struct yir_tdesc *d, int32_t groups)
 int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t arg)
 {
     if (p == KB_PACK_NONE) return yir_numel(d);
+    if (p == KB_PACK_STEM) return stem_steps(d->dtype, d->dim[2], d->dim[3], d->dim[1]) * d->dim[0] * 32 / (int64_t)yir_dtype_size(d->dtype);
     if (p == KB_PACK_MMA) return mma_packed_elems(d, arg);
     if (p == KB_PACK_WINO2) return round_up(d->dim[0], arg) * d->dim[1] * 16;
     if (p == KB_PACK_WINO4) return round_up(d->dim[0], arg) * d->dim[1] * 36;
@@ -128,6 +130,22 @@ static void pack_mma(const struct yir_tdesc *d, const char *in, int32_t groups, 
             }
 }
 
+/* Word `q` of a window's, of channel `o`: lane 4 * column + q % 4 has it in its pair of the step as the first or the second. */
+static void pack_stem(const struct yir_tdesc *d, const char *in, char *out)
+{
+    int64_t size = (int64_t)yir_dtype_size(d->dtype), each = 4 / size, co = d->dim[0], ci = d->dim[1], kh = d->dim[2], kw = d->dim[3];
+    int64_t window = stem_window(d->dtype, kw, ci);
+    for (int64_t block = 0; block < co / 8; block++)
+        for (int64_t column = 0; column < 8; column++)
+            for (int64_t i = 0; i < kh * kw * ci; i++) {
+                int64_t r = i / (kw * ci), e = i % (kw * ci), q = r * window + e / each, o = stem_channel(co, block, column);
+                int64_t pair = (q / 8 * (co / 8) + block) * 32 + column * 4 + q % 4;
+                char *to = out + (pair * 2 + q % 8 / 4) * 4 + e % each * size;
+                memcpy(to, in + (((o * ci + e % ci) * kh + r) * kw + e / ci) * size, (size_t)size);
+                if (d->dtype == YIR_F32) round_tf32(to);
+            }
+}
+
 void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int32_t arg, void *out)
 {
     size_t size = yir_dtype_size(d->dtype);
@@ -138,6 +156,7 @@ void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int
     case KB_PACK_OBLOCK_PLANES: pack_oblock(d, data, size, p, arg, out); break;
     case KB_PACK_WINO2: pack_wino(d, data, arg, 4, points2, out); break;
     case KB_PACK_WINO4: pack_wino(d, data, arg, 6, points4, out); break;
+    case KB_PACK_STEM: pack_stem(d, data, out); break;
     case KB_PACK_MMA: pack_mma(d, data, arg, out); break;
     case KB_PACK_DW: pack_dw(d, data, size, arg, out); break;
     case KB_PACK_DECONV: pack_deconv(d, data, size, arg, out); break;

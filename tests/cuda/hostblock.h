@@ -303,6 +303,32 @@ static inline void ptx_mma_tf32(float d[4], const unsigned a[4], unsigned b0, un
     host_mma(d, a, b0, b1, host_product<nullptr>);
 }
 
+static inline float ptx_rcp(float x)
+{
+    return 1.0f / x;
+}
+
+static inline float ptx_exp2(float x)
+{
+    return std::exp2(x);
+}
+
+static inline unsigned ptx_pack_f16(float low, float high)
+{
+    const _Float16 h[2] = {(_Float16)low, (_Float16)high};
+    unsigned v;
+    std::memcpy(&v, h, sizeof v);
+    return v;
+}
+
+/* To nearest, ties to even. */
+static inline unsigned ptx_pack_bf16(float low, float high)
+{
+    unsigned v[2] = {__float_as_uint(low), __float_as_uint(high)};
+    for (unsigned &w : v) w = (w & 0x7fffffffu) > 0x7f800000u ? 0x7fff : (w + 0x7fff + (w >> 16 & 1)) >> 16;
+    return v[0] | v[1] << 16;
+}
+
 /* To nearest, ties away from zero. */
 static inline unsigned ptx_tf32(unsigned v)
 {

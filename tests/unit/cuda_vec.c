@@ -11,7 +11,7 @@
 static const struct cudarow rows[] = {
     {"vec", SM80, true, /* a residual; images of odd sides */
      "in  %x : f32[3,16,5,7] nchw\n%1 = cast %x {dtype=f16 layout=nchw} : f16[3,16,5,7] nchw\n"
-     "%2 = leaky %1 {slope=2} : f16[3,16,5,7] nchw\n%3 = maxpool %2 {kernel=1,1} : f16[3,16,5,7] nchw\n"
+     "%2 = leaky %1 {slope=2} : f16[3,16,5,7] nchw\n%3 = maxpool %2 {kernel=3,3 pad=1,1,1,1} : f16[3,16,5,7] nchw\n"
      "%4 = add %3, %2 : f16[3,16,5,7] nchw\n%5 = silu %4 : f16[3,16,5,7] nchw\nout y = %5\n"},
     {"vec", SM90, true, /* channels that are no whole vectors, single precision */
      "in  %x : f32[2,21,9,5] nchw\n%1 = relu %x : f32[2,21,9,5] nchw\n"
@@ -55,7 +55,7 @@ static const struct cudarow rows[] = {
      "out y = %2\n"},
     {"vec_dfl", SM80, true, /* half precision in; corners; bins that are no whole vectors */
      "in  %x : f32[1,20,4,4] nchw\n%1 = cast %x {dtype=f16 layout=nchw} : f16[1,20,4,4] nchw\n"
-     "%2 = leaky %1 {slope=4} : f16[1,20,4,4] nchw\n%3 = maxpool %2 {kernel=1,1} : f16[1,20,4,4] nchw\n"
+     "%2 = leaky %1 {slope=4} : f16[1,20,4,4] nchw\n%3 = maxpool %2 {kernel=3,3 pad=1,1,1,1} : f16[1,20,4,4] nchw\n"
      "%4 = cast %3 {dtype=f32 layout=nchw} : f32[1,20,4,4] nchw\n%5 = dfl_box %4 {stride=16 bins=5 corners=1} : f32[1,4,16]\n"
      "out y = %5\n"},
     {"vec_dfl", SM80, true, /* the distances themselves */
@@ -63,12 +63,34 @@ static const struct cudarow rows[] = {
      "out y = %2\n"},
     {"vec_flat", SM80, true, /* scores */
      "in  %x : f32[2,80,3,5] nchw\n%1 = cast %x {dtype=f16 layout=nchw} : f16[2,80,3,5] nchw\n"
-     "%2 = leaky %1 {slope=2} : f16[2,80,3,5] nchw\n%3 = maxpool %2 {kernel=1,1} : f16[2,80,3,5] nchw\n"
+     "%2 = leaky %1 {slope=2} : f16[2,80,3,5] nchw\n%3 = maxpool %2 {kernel=3,3 pad=1,1,1,1} : f16[2,80,3,5] nchw\n"
      "%4 = cast %3 {dtype=f32 layout=nchw} : f32[2,80,3,5] nchw\n%5 = sigmoid %4 : f32[2,80,3,5] nchw\n"
      "%6 = flatten %5 : f32[2,80,15]\nout y = %6\n"},
     {"vec_flat", SM90, true, /* odd channels */
      "in  %x : f32[1,21,4,6] nchw\n%1 = leaky %x {slope=2} : f32[1,21,4,6] nchw\n%2 = maxpool %1 {kernel=3,3 pad=1,1,1,1} : f32[1,21,4,6] nchw\n"
      "%3 = sigmoid %2 : f32[1,21,4,6] nchw\n%4 = flatten %3 : f32[1,21,24]\nout y = %4\n"},
+    {"conv_stem", SM80, true, /* a picture, stride 2 */
+     "in  %x : u8[2,20,38,3] nchw\nw   $k : f16[16,3,3,3] oihw\nw   $b : f32[16]\n%1 = image %x : f32[2,3,20,38] nhwc\n"
+     "%2 = cast %1 {dtype=f16 layout=nchw} : f16[2,3,20,38] nchw\n"
+     "%3 = conv2d %2, $k, $b {stride=2,2 pad=1,1,1,1} : f16[2,16,10,19] nchw\n%4 = silu %3 : f16[2,16,10,19] nchw\nout y = %4\n"},
+    {"conv_stem", SM80, true, /* its channels reversed, a window of even sides, odd sides of the map */
+     "in  %x : u8[1,15,21,3] nchw\nw   $k : f16[48,3,6,6] oihw\n%1 = image %x {div=57 bgr=1} : f32[1,3,15,21] nhwc\n"
+     "%2 = cast %1 {dtype=f16 layout=nchw} : f16[1,3,15,21] nchw\n"
+     "%3 = conv2d %2, $k {stride=2,2 pad=2,2,2,2} : f16[1,48,7,10] nchw\n%4 = relu %3 : f16[1,48,7,10] nchw\nout y = %4\n"},
+    {"conv_stem", SM90, true, /* floats in planes, several units in a row, dilated rows */
+     "in  %x : f32[2,3,9,700] nchw\nw   $k : bf16[24,3,3,3] oihw\nw   $b : f32[24]\n"
+     "%1 = cast %x {dtype=bf16 layout=nchw} : bf16[2,3,9,700] nchw\n"
+     "%2 = conv2d %1, $k, $b {stride=1,2 pad=2,1,2,1 dil=2,1} : bf16[2,24,9,350] nchw\n%3 = silu %2 : bf16[2,24,9,350] nchw\n"
+     "out y = %3\n"},
+    {"conv_stem", SM80, true, /* one channel of four, stride 1; another stored */
+     "in  %x : f32[1,4,7,9] nchw\nw   $k : f16[8,4,3,3] oihw\n%1 = cast %x {dtype=f16 layout=nchw} : f16[1,4,7,9] nchw\n"
+     "%2 = conv2d %1, $k {pad=1,1,1,1} : f16[1,8,7,9] nchw\n%3 = relu %2 : f16[1,8,7,9] nchw\nout y = %3\nout z = %2\n"},
+    {"conv_stem", SM80, false, /* windows that begin within words */
+     "in  %x : f32[1,3,7,9] nchw\nw   $k : f16[8,3,3,3] oihw\n%1 = cast %x {dtype=f16 layout=nchw} : f16[1,3,7,9] nchw\n"
+     "%2 = conv2d %1, $k {pad=1,1,1,1} : f16[1,8,7,9] nchw\n%3 = relu %2 : f16[1,8,7,9] nchw\nout y = %3\n"},
+    {"conv_stem", SM80, false, /* single precision, and tf32 is not asked for */
+     "in  %x : f32[1,3,8,8] nchw\nw   $k : f32[8,3,3,3] oihw\n%1 = conv2d %x, $k {stride=2,2 pad=1,1,1,1} : f32[1,8,4,4] nchw\n"
+     "%2 = relu %1 : f32[1,8,4,4] nchw\nout y = %2\n"},
 };
 
 Test(cuda_vec, against_the_evaluator, .timeout = 240)
