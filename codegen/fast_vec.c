@@ -336,14 +336,20 @@ struct flat {
     kv n, p;
 };
 
+/* The result's planes are dense: a flattened map, or one in logical order (guard_head_flat). */
 static void flat_channels(struct kb *b, void *ctx, kv c)
 {
     const struct flat *s = ctx;
-    kv value = kb_ref_at(b, s->x, (kv[]){s->n, c, kb_immi(b, 0), s->p});
+    yir_ref r = yir_mkref(YIR_VAL, s->op);
+    int mem = kb_mem_value(b, r);
+    kv zero = kb_immi(b, 0);
+    kv value = kb_ref_at(b, s->x, (kv[]){s->n, c, zero, s->p});
     kv first = kb_unmarked(b, c);
     for (int i = 0; i < b->valid; i++) {
         kv channel = kb_addi(b, first, i);
-        kb_store_op(b, s->op, (kv[]){s->n, channel, s->p}, kb_pick(b, value, i));
+        kv plane = kb_address(b, r, (kv[]){s->n, channel, zero, zero});
+        kv to = kb_iadd(b, plane, s->p);
+        kb_store(b, mem, to, kb_pick(b, value, i));
     }
 }
 

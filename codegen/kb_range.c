@@ -54,6 +54,7 @@ static bool range_of(const struct kb_node *n, const struct range *r, int64_t tot
     switch (n->code) {
     case KB_IMM_I: *out = (struct range){n->imm.i, n->imm.i}; return true;
     case KB_UNIT: *out = (struct range){0, total - 1}; return true;
+    case KB_LANE: *out = (struct range){x.lo, x.hi + KB_MAX_LANES}; return x.hi < INT64_MAX - KB_MAX_LANES;
     case KB_IADD: return add(x, y, out);
     case KB_ISUB: return sub(x, y, out);
     case KB_IMUL: return mul(x, y, out);

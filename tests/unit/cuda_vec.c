@@ -69,6 +69,9 @@ static const struct cudarow rows[] = {
     {"vec_flat", SM90, true, /* odd channels */
      "in  %x : f32[1,21,4,6] nchw\n%1 = leaky %x {slope=2} : f32[1,21,4,6] nchw\n%2 = maxpool %1 {kernel=3,3 pad=1,1,1,1} : f32[1,21,4,6] nchw\n"
      "%3 = sigmoid %2 : f32[1,21,4,6] nchw\n%4 = flatten %3 : f32[1,21,24]\nout y = %4\n"},
+    {"vec_flat", SM80, true, /* back to planes */
+     "in  %x : f32[2,21,9,5] nchw\n%1 = relu %x : f32[2,21,9,5] nchw\n"
+     "%2 = maxpool %1 {kernel=5,5 pad=2,2,2,2} : f32[2,21,9,5] nchw\n%3 = sigmoid %2 : f32[2,21,9,5] nchw\nout y = %3\n"},
     {"conv_stem", SM80, true, /* a picture, stride 2 */
      "in  %x : u8[2,20,38,3] nchw\nw   $k : f16[16,3,3,3] oihw\nw   $b : f32[16]\n%1 = image %x : f32[2,3,20,38] nhwc\n"
      "%2 = cast %1 {dtype=f16 layout=nchw} : f16[2,3,20,38] nchw\n"
