@@ -22,14 +22,16 @@ struct writer {
     const struct cg_variant *v; /* the one being written */
     struct part *part;
     size_t npart, most_parts;
-    struct part *strings, *code, *constants;
+    struct part *strings, *code, *constants, *rows; /* rows: of CONSTANT, NULL before the first */
     struct packed { /* weights as kernels read them, each once */
         uint32_t weight;
         enum kb_packing packing;
         int32_t arg;
-        uint64_t offset, size;
+        uint64_t offset;
     } * packed;
     size_t npacked, cap_packed;
+    uint64_t end;             /* of the constants as kernels read them */
+    uint64_t canonical_bytes; /* WEIGHTS */
     uint64_t (*need)[2], (*want)[2]; /* by op */
 };
 
@@ -145,6 +147,7 @@ static void write_weights(struct writer *w)
                 yir_dtype_store(type, bytes->data + at, k, yir_dtype_load(d->dtype, f->weight[i].data, k));
         put(w, table, &out, sizeof out);
     }
+    w->canonical_bytes = bytes->size;
 }
 
 /* --- program ------------------------------------------------------------------------------------------------ */
@@ -212,20 +215,78 @@ static void write_io(struct writer *w)
     }
 }
 
-static const struct packed *pack_once(struct writer *w, const struct kb_mem *mem)
+/* Whether a weight is what the loader makes of the canonical one. */
+static bool is_scaled(const struct yir_tdesc *d, const void *from, const double *factor, const void *data)
+{
+    size_t n = (size_t)yir_numel(d), row = n / (size_t)(d->rank ? d->dim[0] : 1);
+    const float *x = from, *y = data;
+    if (!factor) return !memcmp(from, data, n * yir_dtype_size(d->dtype));
+    for (size_t i = 0; d->dtype == YIR_F32 && i < n; i++) {
+        float v = (float)(factor[i / row] * (double)x[i]);
+        if (memcmp(&v, &y[i], sizeof v)) return false;
+    }
+    return d->dtype == YIR_F32;
+}
+
+/* The canonical weight that `weight` is made from; YM_ANY: there is none. */
+static uint32_t canonical_of(const struct writer *w, const struct yir_weight *weight)
+{
+    const struct yir_func *front = w->m->front;
+    yir_ref r = yir_find_weight(front, weight->origin ? weight->origin : weight->name);
+    if (w->m->strip || yir_kind(r) != YIR_WGT) return YM_ANY;
+    const struct yir_weight *from = &front->weight[yir_index(r)];
+    const struct yir_tdesc *d = yir_tdesc(front->types, weight->type), *c = yir_tdesc(front->types, from->type);
+    bool same = d->dtype == c->dtype && d->rank == c->rank && !memcmp(d->dim, c->dim, (size_t)d->rank * sizeof *d->dim);
+    return same && is_scaled(d, from->data, weight->factor, weight->data) ? yir_index(r) : YM_ANY;
+}
+
+static size_t store_constant(struct writer *w, const struct yir_tdesc *d, const void *data, const struct kb_mem *mem, size_t size)
+{
+    size_t at = reserve(w, w->constants, size, YM_ALIGN);
+    cg_pack(d, data, mem->packing, mem->pack_arg, w->constants->data + at);
+    return at;
+}
+
+/* A row of CONSTANT: how the loader makes the packed weight, or where it lies packed. Its offset. */
+static uint64_t write_constant(struct writer *w, const struct yir_weight *weight, const struct kb_mem *mem, size_t size)
+{
+    const struct yir_tdesc *d = yir_tdesc(w->v->program->f->types, weight->type);
+    struct ym_constant row = {.offset = (w->end + YM_ALIGN - 1) / YM_ALIGN * YM_ALIGN, .size = size};
+    row.weight = canonical_of(w, weight);
+    if (row.offset + size > w->canonical_bytes * YM_MAX_GROWTH || (uint32_t)mem->packing >= YM_NPACK) row.weight = YM_ANY;
+    if (row.weight == YM_ANY) {
+        row.from = store_constant(w, d, weight->data, mem, size);
+    } else {
+        row.arg = mem->packing == KB_PACK_NONE ? 0 : mem->pack_arg;
+        row.dtype = (uint8_t)d->dtype;
+        row.packing = (uint8_t)mem->packing;
+        row.scaled = weight->factor != NULL;
+    }
+    if (row.scaled) {
+        size_t bytes = (size_t)d->dim[0] * sizeof *weight->factor;
+        row.from = reserve(w, w->constants, bytes, YM_ALIGN);
+        memcpy(w->constants->data + row.from, weight->factor, bytes);
+    }
+    if (!w->rows) w->rows = new_part(w, YM_CONSTANT);
+    put(w, w->rows, &row, sizeof row);
+    w->end = row.offset + size;
+    return row.offset;
+}
+
+/* Offset of a packed weight in what kernels read. */
+static uint64_t pack_once(struct writer *w, const struct kb_mem *mem)
 {
     const struct yir_func *f = w->v->program->f;
     uint32_t weight = yir_index(mem->ref);
     for (size_t i = 0; i < w->npacked; i++)
         if (w->packed[i].weight == weight && w->packed[i].packing == mem->packing && w->packed[i].arg == mem->pack_arg)
-            return &w->packed[i];
+            return w->packed[i].offset;
     const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[weight].type);
     size_t size = (size_t)mem->elems * yir_dtype_size(d->dtype);
-    size_t at = reserve(w, w->constants, size, YM_ALIGN);
-    cg_pack(d, f->weight[weight].data, mem->packing, mem->pack_arg, w->constants->data + at);
+    uint64_t at = w->m->strip ? store_constant(w, d, f->weight[weight].data, mem, size) : write_constant(w, &f->weight[weight], mem, size);
     w->packed = yir_grow(w->arena, w->packed, &w->cap_packed, w->npacked + 1, sizeof *w->packed);
-    w->packed[w->npacked] = (struct packed){weight, mem->packing, mem->pack_arg, at, size};
-    return &w->packed[w->npacked++];
+    w->packed[w->npacked++] = (struct packed){weight, mem->packing, mem->pack_arg, at};
+    return at;
 }
 
 static struct ym_arg arg_of(struct writer *w, const struct kb_mem *mem)
@@ -234,7 +295,7 @@ static struct ym_arg arg_of(struct writer *w, const struct kb_mem *mem)
     struct ym_arg arg = {0};
     if (mem->kind == KB_MEM_WEIGHT) {
         arg.slot = YM_SLOT_CONSTANT;
-        arg.offset = pack_once(w, mem)->offset;
+        arg.offset = pack_once(w, mem);
         return arg;
     }
     arg.slot = YM_SLOT_IO;
@@ -339,7 +400,8 @@ static void write_steps(struct writer *w)
     const struct cg_program *p = w->v->program;
     struct part *steps = new_part(w, YM_STEP), *args = new_part(w, YM_ARG);
     w->constants = new_part(w, YM_CONSTANTS);
-    w->npacked = 0;
+    w->rows = NULL;
+    w->npacked = w->end = 0;
     uint32_t *number = yir_alloc_n(w->arena, p->nkernel + 1u, sizeof *number), nkernel = 0, narg = 0;
     for (uint32_t i = 0; i < p->nkernel; i++) {
         const struct cg_kernel *k = &p->kernel[i];
@@ -433,7 +495,7 @@ static int write_variant(struct writer *w)
 
 int cg_module_write(struct yir_arena *a, struct yir_diags *d, const struct cg_module *m, void **bytes, size_t *size)
 {
-    enum { SHARED = YM_WEIGHTS, EACH = YM_SERVICE - YM_TARGET + 1 }; /* sections at most */
+    enum { SHARED = YM_WEIGHTS, EACH = YM_CONSTANT - YM_TARGET + 1 }; /* sections at most */
     struct writer w = {.arena = a, .diags = d, .m = m, .v = m->variant};
     const struct yir_func *f = m->variant->program->f;
     YIR_ASSERT(m->nvariant && m->nvariant <= YM_MAX_TARGETS);

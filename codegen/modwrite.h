@@ -28,7 +28,9 @@ struct cg_module {
     uint32_t nvariant;                /* 1 .. YM_MAX_TARGETS */
 };
 
-/* The whole file in one malloc'ed block, which the caller frees. The same inputs give the same bytes. -1 after reporting
+/* Packed weights that follow from a canonical weight are left to the loader, which makes the same bytes of them; those of stripped
+ * modules are in the file.
+ * The whole file in one malloc'ed block, which the caller frees. The same inputs give the same bytes. -1 after reporting
  * (E_LIMIT: more outputs than a module holds; E_LINK: no room for seals; E_MEMORY). */
 int cg_module_write(struct yir_arena *a, struct yir_diags *d, const struct cg_module *m, void **bytes, size_t *size);
 

@@ -1,9 +1,18 @@
-/* Weights in the order kernels read them. Pure functions of the dense weight, the packing and its argument. */
+/* What the loader of modules makes too is its own arithmetic, so that the bytes are the same; the rest stands in the file packed. */
 #include "codegen.h"
 #include "mma_text.h"
 #include "stem_text.h"
 
-#include <string.h>
+#include "runtime/packing_body.h"
+
+#define SAME(name) _Static_assert((int)KB_PACK_##name == (int)YM_PACK_##name, "modules hold these numbers")
+SAME(NONE);
+SAME(OBLOCK);
+SAME(OBLOCK_BACK);
+SAME(OBLOCK_PLANES);
+SAME(WINO2);
+SAME(WINO4);
+SAME(DW);
 
 static int64_t round_up(int64_t n, int64_t to)
 {
@@ -18,41 +27,43 @@ static int64_t mma_packed_elems(const struct yir_tdesc *d, int32_t groups)
     return blocks * mma_steps_of(d->dtype, d->dim[2] * d->dim[3], d->dim[1]) * (MMA_BLOCK / (int64_t)yir_dtype_size(d->dtype));
 }
 
+static bool is_transformed(enum kb_packing p)
+{
+    return p == KB_PACK_WINO2 || p == KB_PACK_WINO4;
+}
+
+/* Transforms are made in float, whatever the type. */
+static struct rt_packing packing_of(const struct yir_tdesc *d, enum kb_packing p, int32_t arg, uint64_t *elems)
+{
+    struct rt_packing out;
+    size_t size = is_transformed(p) ? sizeof(float) : yir_dtype_size(d->dtype);
+    int known = rt_packing_of(&out, (uint32_t)p, p == KB_PACK_NONE ? 0 : arg, (uint32_t)d->rank, d->dim, (int64_t)size, elems);
+    YIR_ASSERT(known);
+    return out;
+}
+
+static void transform_narrow(const struct yir_tdesc *d, const void *data, const struct rt_packing *k, void *out)
+{
+    int four = k->packing == YM_PACK_WINO4;
+    int64_t points = four ? 36 : 16, block = k->arg;
+    for (int64_t o = 0; o < k->co; o++)
+        for (int64_t c = 0; c < k->ci; c++) {
+            float in[SIDE * 9] = {0}, to[36][RT_PACK_ROWS];
+            for (int i = 0; i < 9; i++) in[i] = (float)yir_dtype_load(d->dtype, data, (size_t)((o * k->ci + c) * 9 + i));
+            transform(in, 9, four, to, 0);
+            for (int64_t i = 0; i < points; i++)
+                yir_dtype_store(d->dtype, out, (size_t)(((o / block * points + i) * k->ci + c) * block + o % block), (double)to[i][0]);
+        }
+}
+
 int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t arg)
 {
-    if (p == KB_PACK_NONE) return yir_numel(d);
+    uint64_t elems;
     if (p == KB_PACK_STEM) return stem_steps(d->dtype, d->dim[2], d->dim[3], d->dim[1]) * d->dim[0] * 32 / (int64_t)yir_dtype_size(d->dtype);
     if (p == KB_PACK_MMA) return mma_packed_elems(d, arg);
-    if (p == KB_PACK_WINO2) return round_up(d->dim[0], arg) * d->dim[1] * 16;
-    if (p == KB_PACK_WINO4) return round_up(d->dim[0], arg) * d->dim[1] * 36;
     if (p == KB_PACK_DECONV) return round_up(d->dim[1], arg) * (yir_numel(d) / d->dim[1]);
-    return round_up(d->dim[0], arg) * (yir_numel(d) / d->dim[0]);
-}
-
-/* Place of input channel c and tap t among those of one output channel. */
-static int64_t oblock_step(const struct yir_tdesc *d, enum kb_packing p, int64_t ci, int64_t c, int64_t t)
-{
-    if (p == KB_PACK_OBLOCK_PLANES) return (t / d->dim[3] * ci + c) * d->dim[3] + t % d->dim[3];
-    return t * ci + (p == KB_PACK_OBLOCK_BACK ? ci - 1 - c : c);
-}
-
-static void pack_oblock(const struct yir_tdesc *d, const char *in, size_t size, enum kb_packing p, int32_t block, char *out)
-{
-    int64_t co = d->dim[0], ci = d->rank > 1 ? d->dim[1] : 1, taps = yir_numel(d) / (co * ci);
-    for (int64_t o = 0; o < co; o++)
-        for (int64_t c = 0; c < ci; c++)
-            for (int64_t t = 0; t < taps; t++) {
-                int64_t to = (o / block * taps * ci + oblock_step(d, p, ci, c, t)) * block + o % block;
-                memcpy(out + (size_t)to * size, in + (size_t)((o * ci + c) * taps + t) * size, size);
-            }
-}
-
-static void pack_dw(const struct yir_tdesc *d, const char *in, size_t size, int32_t block, char *out)
-{
-    int64_t c = d->dim[0], taps = yir_numel(d) / c, wide = round_up(c, block);
-    for (int64_t i = 0; i < c; i++)
-        for (int64_t t = 0; t < taps; t++)
-            memcpy(out + (size_t)(t * wide + i) * size, in + (size_t)(i * taps + t) * size, size);
+    packing_of(d, p, arg, &elems);
+    return (int64_t)elems;
 }
 
 static void pack_deconv(const struct yir_tdesc *d, const char *in, size_t size, int32_t block, char *out)
@@ -64,38 +75,6 @@ static void pack_deconv(const struct yir_tdesc *d, const char *in, size_t size, 
                 int64_t to = t * wide * ci + (o / block * ci + c) * block + o % block;
                 memcpy(out + (size_t)to * size, in + (size_t)((c * co + o) * taps + t) * size, size);
             }
-}
-
-/* G of F(m x m, 3 x 3), m + 2 rows; points 0, 1, -1, infinity, and 2, -2 for m = 4. */
-static const double points2[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
-static const double points4[6][3] = {{1.0 / 4, 0, 0},
-                                     {-1.0 / 6, -1.0 / 6, -1.0 / 6},
-                                     {-1.0 / 6, 1.0 / 6, -1.0 / 6},
-                                     {1.0 / 24, 1.0 / 12, 1.0 / 6},
-                                     {1.0 / 24, -1.0 / 12, 1.0 / 6},
-                                     {0, 0, 1}};
-
-/* G w G^T of one 3x3 filter, to out[n*n], in double. */
-static void transform_filter(const double g[][3], int n, const double w[9], double *out)
-{
-    double half[6][3];
-    for (int r = 0; r < n; r++)
-        for (int q = 0; q < 3; q++) half[r][q] = g[r][0] * w[q] + g[r][1] * w[3 + q] + g[r][2] * w[6 + q];
-    for (int r = 0; r < n; r++)
-        for (int q = 0; q < n; q++) out[r * n + q] = g[q][0] * half[r][0] + g[q][1] * half[r][1] + g[q][2] * half[r][2];
-}
-
-static void pack_wino(const struct yir_tdesc *d, const void *in, int32_t block, int n, const double g[][3], void *out)
-{
-    int64_t co = d->dim[0], ci = d->dim[1], nn = (int64_t)n * n;
-    for (int64_t o = 0; o < co; o++)
-        for (int64_t c = 0; c < ci; c++) {
-            double w[9], u[36];
-            for (int i = 0; i < 9; i++) w[i] = yir_dtype_load(d->dtype, in, (size_t)((o * ci + c) * 9 + i));
-            transform_filter(g, n, w, u);
-            for (int64_t k = 0; k < nn; k++)
-                yir_dtype_store(d->dtype, out, (size_t)(((o / block * nn + k) * ci + c) * block + o % block), u[k]);
-        }
 }
 
 /* The bits of a float rounded to tf32: nearest, ties away from zero. */
@@ -146,19 +125,28 @@ static void pack_stem(const struct yir_tdesc *d, const char *in, char *out)
             }
 }
 
+/* A form that the loader knows too. */
+static void pack_shared(const struct yir_tdesc *d, const void *data, enum kb_packing p, int32_t arg, void *out)
+{
+    uint64_t elems;
+    struct rt_packing k = packing_of(d, p, arg, &elems);
+    int64_t row = k.ci * k.taps * k.size, parts = rt_packing_parts(&k), first, n;
+    if (is_transformed(p) && d->dtype != YIR_F32) {
+        transform_narrow(d, data, &k, out);
+        return;
+    }
+    for (int64_t i = 0; i < parts; i++) {
+        rt_packing_part(&k, i, &first, &n);
+        pack_part(&k, first, n, (const char *)data + first * row, out);
+    }
+}
+
 void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int32_t arg, void *out)
 {
-    size_t size = yir_dtype_size(d->dtype);
     switch (p) {
-    case KB_PACK_NONE: memcpy(out, data, (size_t)yir_numel(d) * size); break;
-    case KB_PACK_OBLOCK:
-    case KB_PACK_OBLOCK_BACK:
-    case KB_PACK_OBLOCK_PLANES: pack_oblock(d, data, size, p, arg, out); break;
-    case KB_PACK_WINO2: pack_wino(d, data, arg, 4, points2, out); break;
-    case KB_PACK_WINO4: pack_wino(d, data, arg, 6, points4, out); break;
     case KB_PACK_STEM: pack_stem(d, data, out); break;
     case KB_PACK_MMA: pack_mma(d, data, arg, out); break;
-    case KB_PACK_DW: pack_dw(d, data, size, arg, out); break;
-    case KB_PACK_DECONV: pack_deconv(d, data, size, arg, out); break;
+    case KB_PACK_DECONV: pack_deconv(d, data, yir_dtype_size(d->dtype), arg, out); break;
+    default: pack_shared(d, data, p, arg, out); break;
     }
 }

@@ -48,10 +48,8 @@ struct yir_func *fe_trim(const struct yir_func *old)
     t.weight = yir_alloc_n(old->arena, (size_t)old->nweight + 1, sizeof *t.weight);
     find_needed(&t);
     struct yir_func *f = yir_func_bare(old);
-    for (uint32_t i = 0; i < old->nweight; i++) {
-        const struct yir_weight *w = &old->weight[i];
-        if (t.used[i]) t.weight[i] = yir_add_weight(f, w->name, w->type, w->data);
-    }
+    for (uint32_t i = 0; i < old->nweight; i++)
+        if (t.used[i]) t.weight[i] = yir_keep_weight(f, &old->weight[i]);
     for (uint32_t i = 1; i < old->nop; i++)
         if (t.live[i]) copy_op(&t, f, i);
     for (uint32_t i = 0; i < old->noutput; i++)

@@ -65,10 +65,18 @@ yir_ref yir_add_input(struct yir_func *f, const char *name, yir_type ty)
     return yir_mkref(YIR_INP, f->ninput++);
 }
 
+yir_ref yir_keep_weight(struct yir_func *f, const struct yir_weight *w)
+{
+    yir_ref r = yir_add_weight(f, w->name, w->type, w->data);
+    f->weight[yir_index(r)].origin = w->origin;
+    f->weight[yir_index(r)].factor = w->factor;
+    return r;
+}
+
 yir_ref yir_add_weight(struct yir_func *f, const char *name, yir_type ty, const void *data)
 {
     f->weight = yir_grow(f->arena, f->weight, &f->cap_weight, f->nweight + 1u, sizeof *f->weight);
-    f->weight[f->nweight] = (struct yir_weight){yir_strdup(f->arena, name), ty, data};
+    f->weight[f->nweight] = (struct yir_weight){.name = yir_strdup(f->arena, name), .type = ty, .data = data};
     yir_ref r = yir_mkref(YIR_WGT, f->nweight++);
     name_add(f, f->weight[yir_index(r)].name, r);
     return r;
@@ -161,8 +169,7 @@ struct yir_func *yir_func_bare(const struct yir_func *old)
 struct yir_func *yir_func_like(const struct yir_func *old)
 {
     struct yir_func *f = yir_func_bare(old);
-    for (uint32_t i = 0; i < old->nweight; i++)
-        yir_add_weight(f, old->weight[i].name, old->weight[i].type, old->weight[i].data);
+    for (uint32_t i = 0; i < old->nweight; i++) yir_keep_weight(f, &old->weight[i]);
     return f;
 }
 

@@ -157,6 +157,10 @@ struct yir_weight {
     const char *name;
     yir_type type;
     const void *data; /* dense row-major in the type's dtype; borrowed; NULL in functions parsed from text */
+    /* Where a pass made it so: data is that of the front end's weight `origin`, times a factor for each index of dimension 0, in
+     * double. */
+    const char *origin;
+    const double *factor;
 };
 
 struct yir_input {
@@ -230,6 +234,7 @@ struct yir_func *yir_func_new(struct yir_arena *a, struct yir_types *t, struct y
 /* Adds; the name must be new (asserted). data is borrowed. */
 yir_ref yir_add_input(struct yir_func *f, const char *name, yir_type ty);
 yir_ref yir_add_weight(struct yir_func *f, const char *name, yir_type ty, const void *data);
+yir_ref yir_keep_weight(struct yir_func *f, const struct yir_weight *w); /* of another function; with all that is known of it */
 void yir_add_output(struct yir_func *f, const char *name, yir_ref r, bool layer);
 yir_ref yir_find_weight(const struct yir_func *f, const char *name); /* NIL when absent */
 

@@ -14,8 +14,7 @@ static yir_ref *keep_weights(struct yir_func *f, const struct yir_func *old, con
     for (uint32_t i = 0; i < old->noutput; i++)
         if (yir_kind(old->output[i].ref) == YIR_WGT) used[yir_index(old->output[i].ref)] = true;
     for (uint32_t i = 0; i < old->nweight; i++)
-        if (used[i])
-            map[i] = yir_add_weight(f, old->weight[i].name, old->weight[i].type, old->weight[i].data);
+        if (used[i]) map[i] = yir_keep_weight(f, &old->weight[i]);
     return map;
 }
 

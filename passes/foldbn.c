@@ -113,7 +113,13 @@ static yir_ref scaled_weight(struct fold *b, const struct yir_weight *w)
     for (size_t i = 0; b->data && i < n; i++)
         yir_dtype_store(d.dtype, data, i,
                         b->scale[i / row] * (w ? yir_dtype_load(d.dtype, w->data, i) : 1.0));
-    return add_weight(b, w ? w->name : gamma->name, ".weight-folded", &d, data);
+    yir_ref r = add_weight(b, w ? w->name : gamma->name, ".weight-folded", &d, data);
+    if (!w || !data) return r;
+    double *factor = yir_alloc_n(b->r.f->arena, (size_t)b->n, sizeof *factor);
+    memcpy(factor, b->scale, (size_t)b->n * sizeof *factor);
+    b->r.f->weight[yir_index(r)].origin = w->name;
+    b->r.f->weight[yir_index(r)].factor = factor;
+    return r;
 }
 
 /* bias * scale + shift. */

@@ -1,3 +1,4 @@
+#include "constants.h"
 #include "file.h"
 #include "object.h"
 #include "opts.h"
@@ -17,6 +18,7 @@ void rt_module_drop(yolort_module *m)
     if (atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1) return;
     if (m->dev) m->dev->unload(&m->code);
     rt_block_free(&m->file);
+    rt_block_free(&m->constants);
     free(m->names);
     free(m->io);
     m->kind = 0;
@@ -110,6 +112,7 @@ static yolort_status fill(yolort_module *m, const uint8_t *bytes, size_t size, c
     m->names = calloc((size_t)m->t.meta->nc + 1, sizeof *m->names);
     m->io = calloc(m->t.nio, sizeof *m->io);
     if (!m->names || !m->io) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    RT_TRY(rt_constants_make(&m->constants, &m->t, e));
     RT_TRY(m->dev->load(&m->code, &m->t, e));
     describe(m);
     return YOLORT_OK;
@@ -135,11 +138,12 @@ static yolort_status build(yolort_module **out, struct rt_block file, const uint
     }
     m->t.file.limits = NULL;
     rt_block_seal(&m->file);
+    rt_block_seal(&m->constants);
     *out = m;
     return YOLORT_OK;
 }
 
-static const yolort_load_opts defaults = {sizeof defaults, YM_MAX_FILE, YM_MAX_MANIFEST, YM_MAX_SECTIONS};
+static const yolort_load_opts defaults = {sizeof defaults, YM_MAX_FILE, YM_MAX_MANIFEST, YM_MAX_SECTIONS, 0};
 
 void yolort_load_opts_init(yolort_load_opts *o, size_t size)
 {
@@ -159,6 +163,7 @@ yolort_status yolort_load_within(yolort_module **out, const void *bytes, size_t 
     yolort_load_opts own = defaults;
     RT_CHECK(&e, ARG, LOAD_NULL, out && bytes, "NULL argument");
     if (opts && rt_opts_read(&own, sizeof own, opts)) return rt_fail(&e, YOLORT_ARG, "options of another version");
+    RT_CHECK(&e, ARG, LOAD_THREADS, own.threads >= 0 && own.threads <= 1024, "%d threads", own.threads);
     if ((uintptr_t)bytes % RT_LINE == 0) return build(out, copy, bytes, size, &own, &e);
     RT_CHECK(&e, LIMIT, LOAD_LIMIT, size <= own.max_bytes, "%zu bytes; at most %" PRIu64 " are allowed", size,
              own.max_bytes);

@@ -5,7 +5,8 @@
  *
  * Each section begins at the first multiple of 64 after the part before it; the bytes between, and those that may
  * pad the last one to a multiple of 64, are zero. A (kind, index) occurs once; every program has all of TARGET, IO,
- * KERNEL, PARAM, STEP, ARG and CODE, and CONSTANTS when an argument lies there.
+ * KERNEL, PARAM, STEP, ARG and CODE, CONSTANTS when an argument lies there, and CONSTANT when those are not there as they
+ * are read.
  *
  * The digest is XXH3-128 (canonical big-endian form) of the whole file with the digest field zeroed. Offsets in
  * sections are from the start of that section; strings are offsets into the STRINGS section, NUL-terminated; offset 0
@@ -37,6 +38,7 @@
 #define YM_MAX_THREADS 1024
 #define YM_MAX_SHARED (227 << 10)      /* of one block, on the GPUs that have most */
 #define YM_MOST_ALIGN 4               /* 16 bytes: what one access of a GPU's thread reads or writes at most */
+#define YM_MAX_GROWTH 64u             /* a weight of half precision for one channel, packed for blocks of 32 */
 
 struct ym_header {
     char magic[8];
@@ -64,9 +66,10 @@ enum ym_section_kind {
     YM_STEP = 19,     /* struct ym_step[] */
     YM_ARG = 20,      /* struct ym_arg[] */
     YM_CODE = 21,     /* cpu: one flat position-independent blob, cuda: a cubin for each function; a struct ym_seal before each */
-    YM_CONSTANTS = 22, /* packed weights, as the kernels read them */
+    YM_CONSTANTS = 22, /* packed weights, as the kernels read them; with CONSTANT: what its rows take from here */
     YM_PARAM = 23,    /* struct ym_param[], those of kernel 0 first */
-    YM_SERVICE = 24   /* struct ym_kernel: where in CODE the cubin of the functions in service.h lies; of cuda programs alone, and not of all */
+    YM_SERVICE = 24,  /* struct ym_kernel: where in CODE the cubin of the functions in service.h lies; of cuda programs alone, and not of all */
+    YM_CONSTANT = 25  /* struct ym_constant[]: packed weights that the loader makes */
 };
 
 struct ym_section {
@@ -174,6 +177,33 @@ struct ym_step {
     int32_t line;            /* yaml line */
     uint32_t grain;          /* units worth handing to a thread at once, >= 1 */
     double flops, bytes;     /* per image */
+};
+
+/* Forms of a weight that kernels read. [co, ...] is rounded up to a multiple of the argument; missing channels are 0. */
+enum ym_packing {
+    YM_PACK_NONE,          /* as it is; argument 0 */
+    YM_PACK_OBLOCK,        /* [co,ci,kh,kw] -> [ceil(co/arg)][kh][kw][ci][arg]; rank 1: [co] */
+    YM_PACK_OBLOCK_BACK,   /* the same with the input channels in reverse order */
+    YM_PACK_OBLOCK_PLANES, /* [co,ci,kh,kw] -> [ceil(co/arg)][kh][ci][kw][arg] */
+    YM_PACK_WINO2,         /* [co,ci,3,3] -> [ceil(co/arg)][4*4][ci][arg]: G w G^T of F(2x2,3x3) */
+    YM_PACK_WINO4,         /* the same of F(4x4,3x3): [ceil(co/arg)][6*6][ci][arg] */
+    YM_PACK_DW             /* [c,1,kh,kw] -> [kh][kw][c] */
+};
+enum { YM_NPACK = YM_PACK_DW + 1 };
+
+/*
+ * A packed weight, which lies at `offset` of what arguments in YM_SLOT_CONSTANT count from: each at the first multiple of 64
+ * after the one before it, zeros between. weight YM_ANY: `size` bytes of CONSTANTS, at `from`, and type, packing, argument and
+ * scaled are 0. Else that row of WEIGHT, F32 or F16 as F32 (another type as it is), packed; scaled: multiplied before by
+ * a factor for each output channel, doubles of CONSTANTS at `from`, and rounded to float. `from` is a multiple of 64, 0
+ * when nothing lies there. All of them together take at most YM_MAX_GROWTH times the bytes of the file.
+ */
+struct ym_constant {
+    uint64_t offset, size;
+    uint64_t from;
+    uint32_t weight;
+    int32_t arg;
+    uint8_t dtype, packing, scaled, pad[5]; /* dtype: of the packed form */
 };
 
 enum ym_slot { YM_SLOT_ARENA = 0, YM_SLOT_CONSTANT = 1, YM_SLOT_IO = 2 };

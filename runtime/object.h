@@ -17,6 +17,7 @@ struct yolort_module {
     uint32_t kind;
     _Atomic int refs;
     struct rt_block file; /* our own copy; a dead block when the bytes are the caller's */
+    struct rt_block constants; /* packed weights that were made, or a dead block */
     struct rt_tables t;
     const struct rt_dev *dev;
     struct rt_code code;

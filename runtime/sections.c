@@ -30,6 +30,7 @@ static const struct {
     [YM_CONSTANTS] = {"CONSTANTS", 1},
     [YM_PARAM] = {"PARAM", 0},
     [YM_SERVICE] = {"SERVICE", 0},
+    [YM_CONSTANT] = {"CONSTANT", 0},
 };
 enum { NKIND = sizeof kinds / sizeof *kinds };
 

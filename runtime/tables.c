@@ -1,5 +1,7 @@
 #include "tables.h"
 
+#include "constants.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -134,7 +136,7 @@ static yolort_status check_weight(const struct rt_tables *t, const struct ym_wei
     return YOLORT_OK;
 }
 
-/* Only re-targeting reads the canonical weights, and `compile --strip` leaves them out. */
+/* `compile --strip` leaves the canonical weights out. */
 static yolort_status check_weights(struct rt_tables *t, const struct rt_error *e)
 {
     struct rt_span s, pool = rt_section(&t->file, YM_WEIGHTS, 0);
@@ -147,6 +149,9 @@ static yolort_status check_weights(struct rt_tables *t, const struct rt_error *e
     const struct ym_weight *w = (const struct ym_weight *)(const void *)s.data;
     for (uint32_t i = 0; i < n; i++)
         RT_TRY(check_weight(t, &w[i], pool.size, i, e));
+    t->weight = w;
+    t->nweight = n;
+    t->weights = pool;
     return YOLORT_OK;
 }
 
@@ -479,8 +484,8 @@ static yolort_status check_steps(struct rt_tables *t, const struct rt_error *e)
 yolort_status rt_tables_program(struct rt_tables *t, const struct rt_error *e)
 {
     t->code = rt_section(&t->file, YM_CODE, t->index);
-    t->constants = rt_section(&t->file, YM_CONSTANTS, t->index);
     RT_CHECK(e, FORMAT, MOD_CODE_PRESENT, t->code.data, "no section CODE %u", t->index);
+    RT_TRY(rt_constants_check(t, e));
     RT_TRY(check_io(t, e));
     RT_TRY(check_kernels(t, e));
     RT_TRY(check_service(t, e));

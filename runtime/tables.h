@@ -11,6 +11,9 @@ struct rt_tables {
     size_t strings_size;
     const struct ym_meta *meta;
     const uint32_t *names; /* meta->nc of them */
+    const struct ym_weight *weight;
+    uint32_t nweight;
+    struct rt_span weights; /* their bytes */
     /* Of one program: */
     uint32_t index;
     const struct ym_target *target;
@@ -20,8 +23,10 @@ struct rt_tables {
     const struct ym_step *step;
     const struct ym_arg *arg;
     const struct ym_kernel *service; /* NULL: none */
-    uint32_t nio, nkernel, nparam, nstep, narg;
-    struct rt_span code, constants;
+    const struct ym_constant *constant;
+    uint32_t nio, nkernel, nparam, nstep, narg, nconstant;
+    struct rt_span code, constants; /* constants: as kernels read them */
+    struct rt_span stored;          /* with nconstant: the section CONSTANTS */
 };
 
 /* t->file is open. What all programs share. */

@@ -70,6 +70,7 @@ typedef struct yolort_load_opts {
     uint64_t max_bytes;       /* of the file: 8 GiB */
     uint64_t max_table_bytes; /* of a section other than code, constants and weights: 16 MiB */
     uint32_t max_sections;    /* 65536 */
+    int32_t threads;          /* that help to pack the weights of a large module: 0: one for each core, at most 8; 1 makes none */
 } yolort_load_opts;
 
 YOLORT_API void yolort_load_opts_init(yolort_load_opts *o, size_t size);

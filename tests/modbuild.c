@@ -278,12 +278,14 @@ static uint32_t list_parts(struct modbuild *b, const uint8_t *blob, struct part 
         {YM_CODE, 0, blob, (b->nkernel + b->nservice) * SPACING},
         {YM_SERVICE, 0, b->service, b->nservice * sizeof *b->service},
         {YM_CONSTANTS, 0, b->constant, b->nconstant * sizeof *b->constant},
+        {YM_CONSTANT, 0, b->row, b->nrow * sizeof *b->row},
     };
     uint32_t n = 0;
     for (uint32_t t = 0; t < b->ntarget; t++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             struct part p = all[i];
-            if ((b->without >> p.kind & 1) || (t && p.kind < YM_TARGET) || (p.kind == YM_SERVICE && !b->nservice)) continue;
+            int none = (p.kind == YM_SERVICE && !b->nservice) || (p.kind == YM_CONSTANT && !b->nrow);
+            if ((b->without >> p.kind & 1) || (t && p.kind < YM_TARGET) || none) continue;
             p.index = t;
             if (p.kind == YM_TARGET) p.bytes = &b->target[t];
             p.size -= b->cut >> p.kind & 1;

@@ -47,7 +47,9 @@ struct modbuild {
     uint32_t nstep;
     struct ym_arg arg[80];
     uint32_t narg;
-    float constant[32];
+    struct ym_constant row[4]; /* 0 of them: no section CONSTANT */
+    uint32_t nrow;
+    float constant[64];
     uint32_t nconstant;
     char strings[4096];
     uint32_t nstrings;

@@ -251,6 +251,12 @@ Test(limits, modules)
     o.max_table_bytes = sizeof b.strings;
     o.max_bytes = size - 1;
     cr_expect_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_LIMIT);
+    o.max_bytes = size;
+    for (o.threads = -1; o.threads < 2000; o.threads += 1026)
+        cr_expect_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_ARG);
+    o.threads = 1;
+    cr_assert_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_OK, "%s", text);
+    yolort_module_free(m);
     o.size = 4;
     cr_expect_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_ARG);
     free(bytes);

@@ -477,7 +477,6 @@ Test(rt_module, format_4)
     uint8_t *bytes = modbuild_finish(&b, &size);
     const struct ym_header *h = (const struct ym_header *)(const void *)bytes;
     cr_expect_eq(h->format, 4);
-
     cr_expect_arr_eq(h->digest, digest, sizeof digest);
     free(bytes);
 }

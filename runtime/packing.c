@@ -1,0 +1,2 @@
+#define NAME rt_pack
+#include "packing_rows.h"
