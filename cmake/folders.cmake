@@ -10,7 +10,7 @@ set(RULES
     "passes/*|ir/ passes/"
     "codegen/tune*|ir/ codegen/ runtime/yolort.h"
     "codegen/trial*|ir/ codegen/ runtime/yolort.h"
-    "codegen/*|ir/ codegen/ runtime/module.h"
+    "codegen/*|ir/ codegen/ runtime/module.h runtime/packing_body.h"
     "runtime/*|runtime/"
     "sign/*|sign/"
     "bench/*|runtime/yolort.h"

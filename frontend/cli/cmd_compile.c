@@ -29,7 +29,7 @@ static const struct cli_option rows[] = {
     CLI_ROW_PRECISION_FILE(options),
     CLI_ROW_LAYERS(options),
     {.name = "strip", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, strip),
-     .help = "leave out the weights as they came; the module can then not be compiled again"},
+     .help = "leave out the weights as they came: the module holds what kernels read instead, and can't be compiled again"},
     CLI_ROW_NO_FAST(options),
     {.name = "no-fuse", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, no_fuse),
      .help = "one kernel an operation"},

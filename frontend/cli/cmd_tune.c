@@ -28,7 +28,7 @@ static const struct cli_option rows[] = {
     CLI_ROW_PRECISION_FILE(options),
     CLI_ROW_LAYERS(options),
     {.name = "strip", .value = CLI_FLAG, .at = CLI_BUILD_AT(options, strip),
-     .help = "with -o: leave out the weights as they came"},
+     .help = "with -o: leave out the weights as they came: what kernels read is there instead"},
     CLI_ROW_CHECKED(options),
     CLI_ROW_TUNE(options, "full"),
     CLI_ROWS_TUNING(options),

@@ -26,12 +26,11 @@ void cli_shapes_close(struct cli_shapes *s)
     *s = (struct cli_shapes){.path = NULL};
 }
 
-/* What is kept is stripped: it can always be made again from the module it came from. */
 static int compile(struct cli_shapes *s, int height, int width, yoloc_result *out, struct cli_error *e)
 {
     struct cli_compiler c;
     struct cli_build build = {.target = s->engines[0].info->target, .size = {height, width}, .batch = 1,
-                              .strip = 1, .pass_limit = -1, .module = s->path, .limits = s->limits};
+                              .pass_limit = -1, .module = s->path, .limits = s->limits};
     int rc = cli_compiler_open(&c, &build, e);
     if (rc == 0)
         rc = cli_compiler_check(&c, yoloc_recompile(c.handle, s->file.bytes, s->file.size, out), e);
