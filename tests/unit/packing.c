@@ -122,6 +122,28 @@ Test(packing, other_types)
     cr_expect_arr_eq(out, want, sizeof want);
 }
 
+/* A transform of weights of half precision is that of the same numbers as floats, rounded. */
+Test(packing, transforms_of_halves)
+{
+    enum { CO = 5, CI = 3, BLOCK = 8, PACKED = BLOCK * CI * 36 };
+    const struct yir_tdesc h = {.dtype = YIR_F16, .layout = YIR_OIHW, .rank = 4, .dim = {CO, CI, 3, 3}};
+    const struct yir_tdesc f = {.dtype = YIR_F32, .layout = YIR_OIHW, .rank = 4, .dim = {CO, CI, 3, 3}};
+    uint16_t half[CO * CI * 9], got[PACKED] = {0};
+    float dense[CO * CI * 9], want[PACKED] = {0};
+    for (size_t i = 0; i < YIR_COUNT(half); i++) {
+        yir_dtype_store(YIR_F16, half, i, (double)sample((int64_t)i));
+        dense[i] = (float)yir_dtype_load(YIR_F16, half, i);
+    }
+    cr_assert_eq(cg_packed_elems(&h, KB_PACK_WINO4, BLOCK), PACKED);
+    cg_pack(&h, half, KB_PACK_WINO4, BLOCK, got);
+    cg_pack(&f, dense, KB_PACK_WINO4, BLOCK, want);
+    for (size_t i = 0; i < PACKED; i++) {
+        uint16_t rounded;
+        yir_dtype_store(YIR_F16, &rounded, 0, (double)want[i]);
+        cr_expect_eq(got[i], rounded);
+    }
+}
+
 /* --- by the loader ---------------------------------------------------------------------------------------------- */
 
 typedef void pack_fn(const struct rt_packing *p, const struct rt_pack_rows *r, float *stage, void *out);
