@@ -285,6 +285,25 @@ if have_data weights/pt_ultralytics8.2_yolov8n-cls_weather_29aarushi.pt; then
     refused 2 001 predict "$work/cls.yoloc" "$data/images/bus.jpg" --coco
 fi
 
+# --- networks that compare with texts ---
+# texts FILE ROWS: zeros for so many classes.
+texts() {
+    local header size=$(($2 * 512 * 4))
+    header=$(printf '%-120s' "{\"txt_feats\":{\"dtype\":\"F32\",\"shape\":[$2,512],\"data_offsets\":[0,$size]}}")
+    { printf '\170\0\0\0\0\0\0\0%s' "$header"; head -c "$size" /dev/zero; } >"$1"
+}
+accepted '' compile models/yolov8-worldv2.yaml --scale n --nc 3 --weights rule --imgsz 32 --tune off -o "$work/world.yoloc"
+texts "$work/three.safetensors" 3
+texts "$work/two.safetensors" 2
+refused 2 001 predict "$work/world.yoloc" "$photos/chelsea.png"
+said 'embeddings FILE brings txt_feats, F32 \[3,512\]'
+accepted '' predict "$work/world.yoloc" "$photos/chelsea.png" --embeddings "$work/three.safetensors" --json
+accepted '' predict "$work/world.yoloc" "$photos/chelsea.png" --embeddings "$work/three.safetensors" --imgsz 64
+refused 1 '[0-9]+' predict "$work/world.yoloc" "$photos/chelsea.png" --embeddings "$work/two.safetensors"
+said 'holds no txt_feats'
+refused 1 '[0-9]+' predict "$work/world.yoloc" "$photos/chelsea.png" --embeddings "$work/nowhere"
+refused 2 001 predict "$work/m.yoloc" "$photos/chelsea.png" --embeddings "$work/three.safetensors"
+
 refused 1 '[0-9]+' run "$work/m.yoloc" --in "$demo/yolox_nano.safetensors" --out "$work/out"
 python3 - "$work/half.safetensors" <<'EOF'
 import struct, sys

@@ -17,7 +17,7 @@ struct options {
     double conf, iou;
     int max_det, agnostic, rect, json, txt, coco;
     struct cli_device device;
-    const char *classes, *save, *dump;
+    const char *classes, *embeddings, *save, *dump;
     struct cli_size size;
     struct cli_trust trust;
     struct cli_texts limit;
@@ -33,6 +33,8 @@ static const struct cli_option rows[] = {
      .help = "most boxes a picture; else the model's default, 300"},
     {.name = "classes", .value = CLI_TEXT, .at = AT(classes), .metavar = "LIST",
      .help = "only these classes: names or numbers, comma-joined"},
+    {.name = "embeddings", .value = CLI_TEXT, .at = AT(embeddings), .metavar = "FILE",
+     .help = "for networks that compare with texts: safetensors with txt_feats (F32 [classes,width]), a row a class"},
     {.name = "agnostic", .value = CLI_FLAG, .at = AT(agnostic),
      .help = "boxes of different classes suppress each other too"},
     {.name = "imgsz", .value = CLI_SIZE, .at = AT(size), .low = 1, .high = CLI_MAX_IMGSZ, .metavar = "N|H,W",
@@ -59,6 +61,8 @@ struct job {
     struct cli_sources sources;
     struct cli_ahead first;     /* decoded while the module is read */
     struct cli_shapes shapes;
+    struct cli_compiler reader; /* of the embeddings */
+    yoloc_tensors *texts;
     struct cli_savedir save, labels, dump; /* path NULL: not wanted */
     char *label_folder;
     yolort_nms_opts nms;
@@ -134,6 +138,19 @@ static int set_size(struct job *j, const yolort_info *info)
     return 0;
 }
 
+static int read_texts(struct job *j, const yolort_module *m)
+{
+    const char *file = j->o->embeddings;
+    if (!file)
+        return 0;
+    if (!cli_engine_compares(m))
+        return cli_fail(j->e, CLI_USAGE, "predict: --embeddings means nothing for %s, which compares with no texts",
+                        yolort_module_info(m)->model);
+    if (cli_compiler_open(&j->reader, &(struct cli_build){.pass_limit = -1, .limits = &j->limits}, j->e) != 0)
+        return -1;
+    return cli_compiler_check(&j->reader, yoloc_tensors_read(j->reader.handle, file, &j->texts), j->e);
+}
+
 static int open_module(struct job *j, const struct cli_args *args)
 {
     const char *path = args->rest[0];
@@ -148,12 +165,13 @@ static int open_module(struct job *j, const struct cli_args *args)
         return -1;
     }
     const yolort_info *info = yolort_module_info(m);
-    if (refuse_options(j, args, info) != 0 || set_nms(j, args, info) != 0 || set_size(j, info) != 0) {
+    if (refuse_options(j, args, info) != 0 || set_nms(j, args, info) != 0 || set_size(j, info) != 0 || read_texts(j, m) != 0) {
         yolort_module_free(m);
         cli_modfile_free(&file);
         return -1;
     }
-    return cli_shapes_open(&j->shapes, m, &file, path, &j->limits, &opts, (size_t)j->nms.max_det, j->e);
+    const struct cli_beside beside = {j->o->embeddings, j->texts};
+    return cli_shapes_open(&j->shapes, m, &file, path, &j->limits, &opts, (size_t)j->nms.max_det, &beside, j->e);
 }
 
 static int open_folders(struct job *j)
@@ -269,6 +287,8 @@ static void close_job(struct job *j)
     cli_progress_clear(&j->progress);
     cli_ahead_drop(&j->first);
     cli_shapes_close(&j->shapes);
+    yoloc_tensors_free(j->texts);
+    cli_compiler_close(&j->reader);
     cli_sources_free(&j->sources);
     cli_text_free(&j->text);
     free(j->label_folder);

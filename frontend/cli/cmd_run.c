@@ -39,16 +39,6 @@ struct job {
     struct cli_error *e;
 };
 
-static const yoloc_tensor *find(const yoloc_tensors *t, const char *name)
-{
-    for (size_t i = 0; i < yoloc_tensors_count(t); i++) {
-        const yoloc_tensor *x = yoloc_tensors_at(t, i);
-        if (strcmp(x->name, name) == 0)
-            return x;
-    }
-    return NULL;
-}
-
 /* "2x3x64x64" */
 static void shape_text(char *out, size_t size, const int64_t *dim, int rank)
 {
@@ -112,7 +102,7 @@ static int bind_beside(struct job *j, const yoloc_tensors *in, const char *file)
         const yolort_io *io = yolort_io_at(j->module, i);
         if (io->is_output || strcmp(io->name, names[0]) == 0 || strcmp(io->name, names[1]) == 0)
             continue;
-        const yoloc_tensor *t = find(in, io->name);
+        const yoloc_tensor *t = cli_tensor_named(in, io->name);
         if (!t)
             return cli_fail(j->e, CLI_TENSOR_IN, "%s: holds no %s, which the network wants beside the picture", file,
                             io->name);
@@ -127,7 +117,7 @@ static int bind_beside(struct job *j, const yoloc_tensors *in, const char *file)
 static int choose_input(struct job *j, const yoloc_tensors *in, const char *file)
 {
     for (size_t i = 0; i < FORMS; i++) {
-        const yoloc_tensor *t = find(in, names[i]);
+        const yoloc_tensor *t = cli_tensor_named(in, names[i]);
         int at = yolort_io_find(j->module, names[i]);
         if (t && at >= 0)
             return bind_input(j, t, (size_t)at);

@@ -128,6 +128,64 @@ static int bind_boxes(struct cli_engine *g, const char *name, struct cli_error *
     return g->info->coefficients ? bind_protos(g, name, e) : 0;
 }
 
+static int is_beside(const yolort_io *io)
+{
+    return !io->is_output && strcmp(io->name, "input_u8") != 0 && strcmp(io->name, "images") != 0;
+}
+
+int cli_engine_compares(const yolort_module *m)
+{
+    for (size_t i = 0; i < yolort_io_count(m); i++)
+        if (is_beside(yolort_io_at(m, i)))
+            return 1;
+    return 0;
+}
+
+const yoloc_tensor *cli_tensor_named(const yoloc_tensors *t, const char *name)
+{
+    for (size_t i = 0; i < yoloc_tensors_count(t); i++)
+        if (strcmp(yoloc_tensors_at(t, i)->name, name) == 0)
+            return yoloc_tensors_at(t, i);
+    return NULL;
+}
+
+/* A tensor may lack the batch's dimension. */
+static int has_shape(const yoloc_tensor *t, const yolort_io *io)
+{
+    int lacks = t->rank == io->rank - 1;
+    if (t->dtype != (int)io->dtype || t->bytes != io->bytes_per_image || (t->rank != io->rank && !lacks))
+        return 0;
+    for (int i = 1; i < io->rank; i++)
+        if (t->dim[i - lacks] != io->dim[i])
+            return 0;
+    return 1;
+}
+
+static int bind_text(struct cli_engine *g, size_t at, const struct cli_beside *b, const char *name, struct cli_error *e)
+{
+    const yolort_io *io = yolort_io_at(g->module, at);
+    long long texts = io->rank == 3 ? io->dim[1] : 0, width = io->rank == 3 ? io->dim[2] : 0;
+    if (!b->file)
+        return cli_fail(e, CLI_USAGE, "%s compares pictures with texts: --embeddings FILE brings %s, F32 [%lld,%lld]", name,
+                        io->name, texts, width);
+    const yoloc_tensor *t = cli_tensor_named(b->tensors, io->name);
+    if (!t || !has_shape(t, io))
+        return cli_fail(e, CLI_TENSOR_IN, "%s: holds no %s of F32 [%lld,%lld]", b->file, io->name, texts, width);
+    union { /* an input is only read */
+        const void *in;
+        void *out;
+    } data = {t->data};
+    return cli_runtime_check(yolort_bind(g->context, at, data.out, t->bytes), name, yolort_error(g->context), e);
+}
+
+static int bind_beside(struct cli_engine *g, const struct cli_beside *b, const char *name, struct cli_error *e)
+{
+    for (size_t i = 0; i < yolort_io_count(g->module); i++)
+        if (is_beside(yolort_io_at(g->module, i)) && bind_text(g, i, b, name, e) != 0)
+            return -1;
+    return 0;
+}
+
 static int bind(struct cli_engine *g, const char *name, struct cli_error *e)
 {
     int in = yolort_io_find(g->module, "input_u8"), out = find_output(g);
@@ -155,7 +213,7 @@ static int bind(struct cli_engine *g, const char *name, struct cli_error *e)
 }
 
 int cli_engine_open(struct cli_engine *g, yolort_module *m, struct cli_modfile *file, const char *name,
-                    const yolort_context_opts *opts, size_t capacity, struct cli_error *e)
+                    const yolort_context_opts *opts, size_t capacity, const struct cli_beside *beside, struct cli_error *e)
 {
     *g = (struct cli_engine){.module = m, .info = yolort_module_info(m), .capacity = capacity};
     if (file)
@@ -163,6 +221,8 @@ int cli_engine_open(struct cli_engine *g, yolort_module *m, struct cli_modfile *
     int rc = cli_runtime_check(yolort_context_new(&g->context, m, opts), name, NULL, e);
     if (rc == 0)
         rc = bind(g, name, e);
+    if (rc == 0)
+        rc = bind_beside(g, beside, name, e);
     if (rc != 0)
         cli_engine_close(g);
     return rc;

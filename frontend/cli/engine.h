@@ -3,6 +3,7 @@
 #define CLI_ENGINE_H
 
 #include "error.h"
+#include "frontend/yoloc.h"
 #include "image.h"
 #include "modfile.h"
 #include "rle.h"
@@ -16,6 +17,12 @@ enum cli_answer {
 };
 
 enum { CLI_TOP = 5 };
+
+/* Numbers that a network compares the picture with: tensors by name, each read as long as an engine is open. */
+struct cli_beside {
+    const char *file; /* for error texts; NULL: there are none */
+    const yoloc_tensors *tensors;
+};
 
 struct cli_engine {
     yolort_module *module;
@@ -57,9 +64,13 @@ void cli_device_opts(yolort_context_opts *o, const struct cli_device *d);
 int cli_runtime_check(yolort_status s, const char *what, const char *text, struct cli_error *e);
 
 /* Takes the module and the file whose bytes it borrows (NULL: they stay the caller's) over, also on failure. `name` is
- * for error texts; capacity: detections a picture. */
+ * for error texts; capacity: detections a picture; beside: the inputs other than the picture. */
 int cli_engine_open(struct cli_engine *g, yolort_module *m, struct cli_modfile *file, const char *name,
-                    const yolort_context_opts *opts, size_t capacity, struct cli_error *e);
+                    const yolort_context_opts *opts, size_t capacity, const struct cli_beside *beside, struct cli_error *e);
+const yoloc_tensor *cli_tensor_named(const yoloc_tensors *t, const char *name); /* NULL: there is none */
+
+/* Whether the network has inputs beside the picture. */
+int cli_engine_compares(const yolort_module *m);
 void cli_engine_close(struct cli_engine *g);
 
 /* Brings the picture into g->picture (the placement has the size of the module; classifiers take the middle instead), runs,

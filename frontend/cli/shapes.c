@@ -9,12 +9,13 @@
 #define BYTE_ALIGN 64u /* of sections in a module */
 
 int cli_shapes_open(struct cli_shapes *s, yolort_module *m, struct cli_modfile *file, const char *path,
-                    const struct cli_limits *limits, const yolort_context_opts *context, size_t capacity, struct cli_error *e)
+                    const struct cli_limits *limits, const yolort_context_opts *context, size_t capacity,
+                    const struct cli_beside *beside, struct cli_error *e)
 {
     *s = (struct cli_shapes){
-        .path = path, .limits = limits, .context = *context, .capacity = capacity, .file = *file};
+        .path = path, .limits = limits, .context = *context, .capacity = capacity, .beside = *beside, .file = *file};
     *file = (struct cli_modfile){.bytes = NULL};
-    return cli_engine_open(&s->engines[0], m, NULL, path, context, capacity, e);
+    return cli_engine_open(&s->engines[0], m, NULL, path, context, capacity, beside, e);
 }
 
 void cli_shapes_close(struct cli_shapes *s)
@@ -51,7 +52,7 @@ static int open_compiled(struct cli_shapes *s, const yoloc_result *r, struct cli
         cli_modfile_free(&file);
         return -1;
     }
-    return cli_engine_open(g, m, &file, s->path, &s->context, s->capacity, e);
+    return cli_engine_open(g, m, &file, s->path, &s->context, s->capacity, &s->beside, e);
 }
 
 /* An entry that does not load or is of another size is as good as none: it is compiled and written anew. */
@@ -66,7 +67,7 @@ static int open_cached(struct cli_shapes *s, const char *key, int height, int wi
         rc = cli_modfile_load(&m, &file, path, s->limits, &ignored);
     free(path);
     if (rc == 0)
-        rc = cli_engine_open(g, m, &file, s->path, &s->context, s->capacity, &ignored);
+        rc = cli_engine_open(g, m, &file, s->path, &s->context, s->capacity, &s->beside, &ignored);
     else
         cli_modfile_free(&file);
     if (rc == 0 && g->info->height == height && g->info->width == width)

@@ -63,7 +63,7 @@ static void open_shapes(struct cli_shapes *s)
     cr_assert_eq(cli_modfile_read(&file, module, NULL, &limits, &e), 0, "%s", e.text);
     file.verified = verified;
     cr_assert_eq(cli_modfile_load(&m, &file, module, &limits, &e), 0, "%s", e.text);
-    cr_assert_eq(cli_shapes_open(s, m, &file, module, &limits, &o, 300, &e), 0, "%s", e.text);
+    cr_assert_eq(cli_shapes_open(s, m, &file, module, &limits, &o, 300, &(struct cli_beside){NULL, NULL}, &e), 0, "%s", e.text);
 }
 
 /* Runs the engine of a size on a made picture; what it finds is summed up. */
