@@ -58,6 +58,15 @@ struct cg_opts {
 };
 
 
+/* How tensor copies of a kernel for GPUs see one of its memories; struct ym_map says what each field is. */
+#define CG_MAX_MAPS 4
+struct cg_map {
+    int mem;         /* of the program */
+    int32_t rank, swizzle;
+    uint32_t dim[5], box[5];
+    uint64_t stride[5]; /* from 1 on */
+};
+
 /* A kernel: a program, how to call it, and what it costs. */
 struct cg_kernel {
     const struct kb *prog;
@@ -74,6 +83,8 @@ struct cg_kernel {
         int32_t waits;    /* 1: own bodies draw kb_cuda_wait before they touch what other kernels write */
         int32_t resident; /* blocks that should fit on a multiprocessor at once (a hint to the compiler); 0: unsaid */
     } launch;
+    struct cg_map map[CG_MAX_MAPS]; /* on GPUs: t0, t1 ... of the body */
+    int nmap;
     const char *cuda;      /* own-body kernels: text of the function's body; NULL: drawn from the program */
     const char *cuda_head; /* text before the function; NULL: none */
     int32_t grain;        /* units worth a thread's turn */

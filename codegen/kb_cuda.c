@@ -606,7 +606,9 @@ static void put_head(const struct draw *w, const struct cg_kernel *k)
         YIR_ASSERT(b->mem[i].kind != KB_MEM_SCRATCH); /* only fast families of CPUs ask for it */
         yir_str_fmt(w->out, "%s%s *__restrict__ m%d, ", b->mem[i].written ? "" : "const ", elements[b->mem[i].dtype].type, i);
     }
-    yir_str_fmt(w->out, "long long total)\n{\n");
+    yir_str_fmt(w->out, "long long total");
+    for (int i = 0; i < k->nmap; i++) yir_str_fmt(w->out, ", const __grid_constant__ struct tensor_map t%d", i);
+    yir_str_fmt(w->out, ")\n{\n");
 }
 
 static void put_unit(const struct draw *w, const struct cg_launch *l)

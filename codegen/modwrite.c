@@ -336,14 +336,28 @@ static uint32_t list_params(const struct yir_func *f, const struct cg_kernel *k,
     return n;
 }
 
+static uint32_t list_maps(const struct cg_kernel *k, struct ym_map out[YM_MAX_MAPS])
+{
+    _Static_assert((int)CG_MAX_MAPS == (int)YM_MAX_MAPS, "a kernel's maps fit");
+    for (int i = 0; i < k->nmap; i++) {
+        const struct cg_map *from = &k->map[i];
+        struct ym_map *to = &out[i];
+        *to = (struct ym_map){.param = (uint32_t)from->mem, .rank = (uint32_t)from->rank, .swizzle = (uint32_t)from->swizzle};
+        memcpy(to->dim, from->dim, sizeof to->dim);
+        memcpy(to->box, from->box, sizeof to->box);
+        memcpy(to->stride, from->stride + 1, sizeof to->stride);
+    }
+    return (uint32_t)k->nmap;
+}
+
 /* Writes what the function may touch right before it. */
-static int seal(struct writer *w, const char *symbol, const struct ym_kernel *row, const struct ym_param *p)
+static int seal(struct writer *w, const char *symbol, const struct ym_kernel *row, const struct ym_param *p, const struct ym_map *m)
 {
     static const unsigned char none[sizeof(struct ym_seal)];
     struct ym_seal s = {.magic = YM_SEAL_MAGIC, .offset = row->offset};
     uint8_t bytes[YM_CONTRACT_BYTES];
     XXH128_canonical_t digest;
-    XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes, ym_contract(row, p, bytes)));
+    XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes, ym_contract(row, p, m, bytes)));
     memcpy(s.contract, &digest, sizeof s.contract);
     unsigned char *to = w->code->data + row->offset - sizeof s;
     if (row->offset % YM_ALIGN || row->offset < sizeof s || (memcmp(to, none, sizeof s) && memcmp(to, &s, sizeof s)))
@@ -356,15 +370,17 @@ static int write_kernels(struct writer *w)
 {
     const struct cg_program *p = w->v->program;
     struct part *kernels = new_part(w, YM_KERNEL), *params = new_part(w, YM_PARAM);
+    struct part *maps = w->v->target->backend == CG_CUDA ? new_part(w, YM_MAP) : NULL;
     struct ym_param row[YM_MAX_ARGS];
-    uint32_t nparam = 0;
+    struct ym_map map[YM_MAX_MAPS];
+    uint32_t nparam = 0, nmap = 0;
     for (uint32_t i = 0; i < p->nkernel; i++) {
         const struct cg_kernel *k = &p->kernel[i];
-        uint32_t n = list_params(p->f, k, row);
+        uint32_t n = list_params(p->f, k, row), m = list_maps(k, map);
         if (k->same_as != i) {
             struct ym_param of[YM_MAX_ARGS];
             uint32_t same = list_params(p->f, &p->kernel[k->same_as], of);
-            YIR_ASSERT(same == n && !memcmp(of, row, n * sizeof *row));
+            YIR_ASSERT(same == n && !memcmp(of, row, n * sizeof *row) && p->kernel[k->same_as].nmap == k->nmap);
             continue;
         }
         struct ym_kernel out = {.name = string(w, k->symbol),
@@ -375,14 +391,18 @@ static int write_kernels(struct writer *w)
                                 .units = k->units,
                                 .scratch = (uint64_t)k->scratch_bytes,
                                 .threads = (uint32_t)k->launch.threads,
+                                .first_map = m ? nmap : 0,
+                                .nmap = m,
                                 .per_block = (uint32_t)k->launch.per_block,
                                 .shared = (uint32_t)k->launch.shared,
                                 .most_blocks = (uint32_t)k->launch.most_blocks,
                                 .waits = (uint32_t)k->launch.waits};
         put(w, kernels, &out, sizeof out);
-        for (uint32_t m = 0; m < n; m++) put(w, params, &row[m], sizeof *row);
+        for (uint32_t r = 0; r < n; r++) put(w, params, &row[r], sizeof *row);
+        for (uint32_t r = 0; r < m; r++) put(w, maps, &map[r], sizeof *map);
         nparam += n;
-        if (seal(w, k->symbol, &out, row)) return -1;
+        nmap += m;
+        if (seal(w, k->symbol, &out, row, map)) return -1;
     }
     return 0;
 }
@@ -392,7 +412,7 @@ static int write_service(struct writer *w)
     if (!w->v->code->service) return 0;
     struct ym_kernel out = {.name = string(w, "service"), .family = string(w, "service"), .offset = w->v->code->service, .units = 1};
     put(w, new_part(w, YM_SERVICE), &out, sizeof out);
-    return seal(w, "service", &out, NULL);
+    return seal(w, "service", &out, NULL, NULL);
 }
 
 static void write_steps(struct writer *w)
@@ -495,7 +515,7 @@ static int write_variant(struct writer *w)
 
 int cg_module_write(struct yir_arena *a, struct yir_diags *d, const struct cg_module *m, void **bytes, size_t *size)
 {
-    enum { SHARED = YM_WEIGHTS, EACH = YM_CONSTANT - YM_TARGET + 1 }; /* sections at most */
+    enum { SHARED = YM_WEIGHTS, EACH = YM_MAP - YM_TARGET + 1 }; /* sections at most */
     struct writer w = {.arena = a, .diags = d, .m = m, .v = m->variant};
     const struct yir_func *f = m->variant->program->f;
     YIR_ASSERT(m->nvariant && m->nvariant <= YM_MAX_TARGETS);

@@ -2,6 +2,7 @@
 #include "codegen.h"
 #include "mma_text.h"
 #include "stem_text.h"
+#include "wgmma.h"
 
 #include "runtime/packing_body.h"
 
@@ -61,6 +62,7 @@ int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t ar
     uint64_t elems;
     if (p == KB_PACK_STEM) return stem_steps(d->dtype, d->dim[2], d->dim[3], d->dim[1]) * d->dim[0] * 32 / (int64_t)yir_dtype_size(d->dtype);
     if (p == KB_PACK_MMA) return mma_packed_elems(d, arg);
+    if (p == KB_PACK_WGMMA) return wg_packed_elems(d, arg);
     if (p == KB_PACK_DECONV) return round_up(d->dim[1], arg) * (yir_numel(d) / d->dim[1]);
     packing_of(d, p, arg, &elems);
     return (int64_t)elems;
@@ -146,6 +148,7 @@ void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int
     switch (p) {
     case KB_PACK_STEM: pack_stem(d, data, out); break;
     case KB_PACK_MMA: pack_mma(d, data, arg, out); break;
+    case KB_PACK_WGMMA: wg_pack(d, data, arg, out); break;
     case KB_PACK_DECONV: pack_deconv(d, data, yir_dtype_size(d->dtype), arg, out); break;
     default: pack_shared(d, data, p, arg, out); break;
     }

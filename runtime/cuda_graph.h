@@ -6,10 +6,16 @@
 #include "cuda_api.h"
 #include "dev.h"
 
+/* A map in the driver's form. */
+struct cuda_map {
+    _Alignas(64) uint8_t byte[128];
+};
+
 /* A step's launch as the driver takes it. It points into itself and at the arguments. */
 struct cuda_call {
+    struct cuda_map map[YM_MAX_MAPS];
     struct cuda_kernel kernel;
-    void *parameter[YM_MAX_ARGS + 1];
+    void *parameter[YM_MAX_ARGS + 1 + YM_MAX_MAPS];
     int64_t total;
 };
 

@@ -325,6 +325,33 @@ static int64_t count_blocks(const struct ym_kernel *k, int64_t total, int multip
     return most && blocks > most ? most : blocks;
 }
 
+/* cuTensorMapEncodeTiled's numbers: elements by their size, since only zeros are filled in. */
+static yolort_status encode(const struct session *s, const struct ym_map *m, size_t element, void *address, struct cuda_map *out,
+                            const struct rt_error *e)
+{
+    enum { UINT8 = 0, UINT16 = 1, UINT32 = 2, PLAIN = 0, L2_256 = 3, ZEROS = 0 };
+    static const uint32_t each[YM_MAP_RANK] = {1, 1, 1, 1, 1};
+    uint64_t dim[YM_MAP_RANK];
+    for (uint32_t i = 0; i < YM_MAP_RANK; i++) dim[i] = m->dim[i];
+    if (!s->p->api.tensor_map) return rt_fail(e, YOLORT_INCOMPATIBLE, "the driver is too old for this program");
+    int error = s->p->api.tensor_map(out, element == 1 ? UINT8 : element == 2 ? UINT16 : UINT32, m->rank, address, dim, m->stride,
+                                     m->box, each, PLAIN, (int)m->swizzle, L2_256, ZEROS);
+    return check(s->p, s->at, error, "map of memory", e);
+}
+
+static yolort_status encode_maps(const struct session *s, const struct rt_launch *l, struct cuda_call *out, const struct rt_error *e)
+{
+    const struct rt_tables *t = s->p->t;
+    const struct ym_kernel *k = &t->kernel[l->kernel];
+    for (uint32_t i = 0; i < k->nmap; i++) {
+        const struct ym_map *m = &t->map[k->first_map + i];
+        size_t element = rt_dtype_size(t->param[k->first_param + m->param].dtype);
+        RT_TRY(encode(s, m, element, l->arg[m->param], &out->map[i], e));
+        out->parameter[l->narg + 1 + i] = &out->map[i];
+    }
+    return YOLORT_OK;
+}
+
 /* cuLaunchKernel's parameters of a step. */
 static yolort_status cuda_describe(void *session, const struct rt_launch *l, struct cuda_call *out, const struct rt_error *e)
 {
@@ -342,7 +369,7 @@ static yolort_status cuda_describe(void *session, const struct rt_launch *l, str
     out->total = l->total;
     for (uint32_t i = 0; i < l->narg; i++) out->parameter[i] = (void *)(uintptr_t)&l->arg[i];
     out->parameter[l->narg] = &out->total;
-    return YOLORT_OK;
+    return encode_maps(s, l, out, e);
 }
 
 static yolort_status cuda_open(void **session, const struct rt_code *code, const yolort_context_opts *o, const struct rt_tables *t,

@@ -37,6 +37,8 @@
 #define YM_WARP 32
 #define YM_MAX_THREADS 1024
 #define YM_MAX_SHARED (227 << 10)      /* of one block, on the GPUs that have most */
+#define YM_MAX_MAPS 4                 /* of a kernel */
+#define YM_MAP_RANK 5
 #define YM_MOST_ALIGN 4               /* 16 bytes: what one access of a GPU's thread reads or writes at most */
 #define YM_MAX_GROWTH 64u             /* a weight of half precision for one channel, packed for blocks of 32 */
 
@@ -69,7 +71,8 @@ enum ym_section_kind {
     YM_CONSTANTS = 22, /* packed weights, as the kernels read them; with CONSTANT: what its rows take from here */
     YM_PARAM = 23,    /* struct ym_param[], those of kernel 0 first */
     YM_SERVICE = 24,  /* struct ym_kernel: where in CODE the cubin of the functions in service.h lies; of cuda programs alone, and not of all */
-    YM_CONSTANT = 25  /* struct ym_constant[]: packed weights that the loader makes */
+    YM_CONSTANT = 25, /* struct ym_constant[]: packed weights that the loader makes */
+    YM_MAP = 26       /* struct ym_map[], those of kernel 0 first; absent when there are none */
 };
 
 struct ym_section {
@@ -129,6 +132,7 @@ struct ym_kernel {
     uint32_t threads;        /* of a block, whole warps, <= YM_MAX_THREADS; this and the following are 0 on CPUs */
     uint32_t per_block;      /* units that a block does, >= 1 */
     uint32_t shared;         /* bytes of dynamic shared memory, <= YM_MAX_SHARED */
+    uint32_t first_map, nmap; /* rows of MAP: those after the kernel's before; 0 on CPUs */
     uint32_t most_blocks;    /* for each multiprocessor; blocks then loop over what is theirs; 0: as many as it takes */
     uint32_t waits, pad;     /* 1: it may be started before the kernel that it comes after has ended, and waits for that itself */
 };
@@ -139,6 +143,18 @@ struct ym_param {
     uint8_t dtype, written;  /* element type (addresses are multiples of its size); 1: the code may write there */
     uint8_t align;           /* log2 of what the address is a multiple of, where that is more than the size; <= YM_MOST_ALIGN */
     uint8_t pad[5];
+};
+
+/* How a GPU's tensor copies see an argument: an array of `rank` dimensions, innermost first, the last one the images, from which
+ * they take boxes; outside it there are zeros. Elements are of the parameter's type, adjacent along dimension 0. */
+struct ym_map {
+    uint32_t param;          /* of the kernel: not written, addresses multiples of 16 */
+    uint32_t rank;           /* 3 to YM_MAP_RANK */
+    uint32_t swizzle;        /* 1, 2, 3: a row of the box is 32, 64, 128 bytes, and its 16-byte parts change places so */
+    uint32_t pad;
+    uint32_t dim[YM_MAP_RANK]; /* the last one: max_batch; 0 beyond rank */
+    uint32_t box[YM_MAP_RANK]; /* 1 to 256 */
+    uint64_t stride[YM_MAP_RANK - 1]; /* bytes from one element of dimension 1 and so on to the next, multiples of 16 */
 };
 
 /*
@@ -152,17 +168,20 @@ struct ym_seal {
     uint8_t contract[16];
 };
 
-enum { YM_CONTRACT_BYTES = sizeof(struct ym_kernel) + YM_MAX_ARGS * sizeof(struct ym_param) };
+enum { YM_CONTRACT_BYTES = sizeof(struct ym_kernel) + YM_MAX_ARGS * sizeof(struct ym_param) + YM_MAX_MAPS * sizeof(struct ym_map) };
 
-/* The row of a function without what is no matter of its code, and its nparam <= YM_MAX_ARGS parameters; how many bytes
- * these are. */
-static inline size_t ym_contract(const struct ym_kernel *k, const struct ym_param *p, uint8_t to[YM_CONTRACT_BYTES])
+/* The row of a function without what is no matter of its code, its nparam <= YM_MAX_ARGS parameters and nmap <= YM_MAX_MAPS
+ * maps; how many bytes these are. */
+static inline size_t ym_contract(const struct ym_kernel *k, const struct ym_param *p, const struct ym_map *m,
+                                 uint8_t to[YM_CONTRACT_BYTES])
 {
     struct ym_kernel row = *k;
-    row.name = row.family = row.first_param = 0;
+    size_t params = k->nparam * sizeof *p, maps = k->nmap * sizeof *m;
+    row.name = row.family = row.first_param = row.first_map = 0;
     memcpy(to, &row, sizeof row);
-    if (k->nparam) memcpy(to + sizeof row, p, k->nparam * sizeof *p);
-    return sizeof row + k->nparam * sizeof *p;
+    if (params) memcpy(to + sizeof row, p, params);
+    if (maps) memcpy(to + sizeof row + params, m, maps);
+    return sizeof row + params + maps;
 }
 
 /* Bit i of a mask is entry i of YM_IO. A step runs when (need is empty or holds the bound input) and want holds a
@@ -230,7 +249,7 @@ struct ym_cpu_call {
 };
 
 /* A CUDA kernel is a function of the kernel's name, alone in the cubin at its offset. Its parameters are the addresses of the
- * step's arguments, then the number of units of all images, 64 bits wide. It runs in a row of blocks, as many as it takes for
+ * step's arguments, then the number of units of all images, 64 bits wide, then the driver's form of its maps, 128 bytes each. It runs in a row of blocks, as many as it takes for
  * each to do per_block units: block b those from b * per_block on. Its scratch is 0. */
 
 /* 0, or in checked code 1 + the number of the argument that an access would have left. */

@@ -31,6 +31,7 @@ static const struct {
     [YM_PARAM] = {"PARAM", 0},
     [YM_SERVICE] = {"SERVICE", 0},
     [YM_CONSTANT] = {"CONSTANT", 0},
+    [YM_MAP] = {"MAP", 0},
 };
 enum { NKIND = sizeof kinds / sizeof *kinds };
 
@@ -53,17 +54,18 @@ static int digest_matches(const uint8_t *bytes, uint64_t size)
 #endif
 }
 
-int rt_is_sealed(const uint8_t *code, const struct ym_kernel *k, const struct ym_param *p)
+int rt_is_sealed(const uint8_t *code, const struct ym_kernel *k, const struct ym_param *p, const struct ym_map *m)
 {
     const struct ym_seal *seal = (const struct ym_seal *)(const void *)(code + k->offset - sizeof *seal);
     if (memcmp(seal->magic, YM_SEAL_MAGIC, sizeof seal->magic) || seal->offset != k->offset) return 0;
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
     (void)p;
+    (void)m;
     return 1;
 #else
     uint8_t bytes[YM_CONTRACT_BYTES];
     XXH128_canonical_t found;
-    XXH128_canonicalFromHash(&found, XXH3_128bits(bytes, ym_contract(k, p, bytes)));
+    XXH128_canonicalFromHash(&found, XXH3_128bits(bytes, ym_contract(k, p, m, bytes)));
     return !memcmp(found.digest, seal->contract, sizeof seal->contract);
 #endif
 }

@@ -24,7 +24,7 @@ struct rt_span rt_section(const struct rt_sections *s, uint32_t kind, uint32_t i
 
 /* Whether CODE says of the function at k->offset, which is 64-byte aligned and has room before it, what its row and its
  * parameters say. */
-int rt_is_sealed(const uint8_t *code, const struct ym_kernel *k, const struct ym_param *p);
+int rt_is_sealed(const uint8_t *code, const struct ym_kernel *k, const struct ym_param *p, const struct ym_map *m);
 
 /* "STEP", for error texts. */
 const char *rt_section_name(uint32_t kind);

@@ -11,6 +11,8 @@
 #define MAX_SCRATCH_BYTES (1ull << 32)
 #define MAX_UNITS         (1ll << 40) /* of one image; times YM_MAX_BATCH it is still far from overflow */
 enum { MAX_SIDE = 65535, MAX_CLASSES = 65536, MAX_STRIDE = 65536, MAX_DET_LIMIT = 1 << 24 };
+#define MAX_MAP_STRIDE    (1ull << 40) /* what the driver takes */
+enum { MAX_BOX = 256 };
 enum { MAX_COEFFICIENTS = 4096, MAX_POINTS = 1024 }; /* of a row, as the front end takes them */
 
 size_t rt_dtype_size(uint32_t dtype)
@@ -285,8 +287,49 @@ static yolort_status check_param(const struct rt_tables *t, uint32_t row, uint32
     return YOLORT_OK;
 }
 
-/* params: rows of PARAM that the kernels before it have. */
-static yolort_status check_kernel(const struct rt_tables *t, uint32_t i, uint32_t params, const struct rt_error *e)
+/* Each dimension and box has a size, or none beyond the rank. */
+static int is_map(const struct ym_map *m, uint64_t element)
+{
+    if (element > sizeof(uint32_t) || m->rank < 3 || m->rank > YM_MAP_RANK || m->swizzle < 1 || m->swizzle > 3 || m->pad) return 0;
+    for (uint32_t i = 0; i < YM_MAP_RANK; i++) {
+        if (i >= m->rank ? m->dim[i] || m->box[i] : !m->dim[i] || m->box[i] < 1 || m->box[i] > MAX_BOX) return 0;
+        if (i == 0) continue;
+        uint64_t stride = m->stride[i - 1];
+        if (i >= m->rank ? stride != 0 : !stride || stride % 16 || stride >= MAX_MAP_STRIDE) return 0;
+    }
+    return m->box[0] * element == 16ull << m->swizzle && m->box[m->rank - 1] == 1;
+}
+
+/* The map of n images reaches no further than what the code may touch of n images. Strides and dimensions are under 2^40 and
+ * 2^32, so products are not over 2^72: the check is for overflow too. */
+static int is_map_inside(const struct rt_tables *t, const struct ym_map *m, const struct ym_param *p)
+{
+    uint64_t end = m->dim[0] * (uint64_t)rt_dtype_size(p->dtype), more;
+    for (uint32_t i = 1; i + 1 < m->rank; i++)
+        if (__builtin_mul_overflow(m->dim[i] - 1, m->stride[i - 1], &more) || __builtin_add_overflow(end, more, &end)) return 0;
+    return end <= p->first && m->dim[m->rank - 1] == (uint32_t)t->target->max_batch && m->stride[m->rank - 2] == p->each;
+}
+
+/* maps: rows of MAP that the kernels before it have. */
+static yolort_status check_maps(const struct rt_tables *t, uint32_t i, uint32_t maps, const struct rt_error *e)
+{
+    const struct ym_kernel *k = &t->kernel[i];
+    RT_CHECK(e, FORMAT, MOD_KERNEL_MAPS,
+             k->first_map == (k->nmap ? maps : 0) && k->nmap <= YM_MAX_MAPS && k->nmap <= t->nmap - maps && (!k->nmap || t->target->kind == YM_CUDA),
+             "KERNEL %u: maps %u + %u of %u", i, k->first_map, k->nmap, t->nmap);
+    for (uint32_t n = 0; n < k->nmap; n++) {
+        const struct ym_map *m = &t->map[maps + n];
+        const struct ym_param *p = m->param < k->nparam ? &t->param[k->first_param + m->param] : NULL;
+        RT_CHECK(e, FORMAT, MOD_MAP_PARAM, p && !p->written && p->align == YM_MOST_ALIGN, "KERNEL %u: map %u: of parameter %u", i, n,
+                 m->param);
+        RT_CHECK(e, FORMAT, MOD_MAP_SHAPE, is_map(m, rt_dtype_size(p->dtype)), "KERNEL %u: map %u: bad dimensions", i, n);
+        RT_CHECK(e, FORMAT, MOD_MAP_INSIDE, is_map_inside(t, m, p), "KERNEL %u: map %u: reaches outside its parameter", i, n);
+    }
+    return YOLORT_OK;
+}
+
+/* params, maps: rows of PARAM and MAP that the kernels before it have. */
+static yolort_status check_kernel(const struct rt_tables *t, uint32_t i, uint32_t params, uint32_t maps, const struct rt_error *e)
 {
     const struct ym_kernel *k = &t->kernel[i];
     RT_TRY(check_string(t, k->name, 0, "KERNEL: name", e));
@@ -304,23 +347,39 @@ static yolort_status check_kernel(const struct rt_tables *t, uint32_t i, uint32_
              "KERNEL %u: parameters %u + %u of %u", i, k->first_param, k->nparam, t->nparam);
     for (uint32_t p = 0; p < k->nparam; p++)
         RT_TRY(check_param(t, params + p, i, p, e));
-    RT_CHECK(e, FORMAT, MOD_KERNEL_SEAL, rt_is_sealed(t->code.data, k, t->param + params),
+    RT_TRY(check_maps(t, i, maps, e));
+    RT_CHECK(e, FORMAT, MOD_KERNEL_SEAL, rt_is_sealed(t->code.data, k, t->param + params, t->map + maps),
              "KERNEL %u (%s): is not what CODE holds at %" PRIu64, i, t->strings + k->name, k->offset);
+    return YOLORT_OK;
+}
+
+static yolort_status find_maps(struct rt_tables *t, const struct rt_error *e)
+{
+    struct rt_span s;
+    static const struct ym_map none;
+    t->map = &none;
+    t->nmap = 0;
+    if (!rt_section(&t->file, YM_MAP, t->index).data) return YOLORT_OK;
+    RT_TRY(rows_of(t, YM_MAP, t->index, sizeof *t->map, &s, &t->nmap, e));
+    t->map = (const struct ym_map *)(const void *)s.data;
     return YOLORT_OK;
 }
 
 static yolort_status check_kernels(struct rt_tables *t, const struct rt_error *e)
 {
     struct rt_span s;
-    uint32_t params = 0;
+    uint32_t params = 0, maps = 0;
+    RT_TRY(find_maps(t, e));
     RT_TRY(rows_of(t, YM_PARAM, t->index, sizeof *t->param, &s, &t->nparam, e));
     t->param = (const struct ym_param *)(const void *)s.data;
     RT_TRY(rows_of(t, YM_KERNEL, t->index, sizeof *t->kernel, &s, &t->nkernel, e));
     t->kernel = (const struct ym_kernel *)(const void *)s.data;
     for (uint32_t i = 0; i < t->nkernel; i++) {
-        RT_TRY(check_kernel(t, i, params, e));
+        RT_TRY(check_kernel(t, i, params, maps, e));
         params += t->kernel[i].nparam;
+        maps += t->kernel[i].nmap;
     }
+    RT_CHECK(e, FORMAT, MOD_MAPS_WHOLE, maps == t->nmap, "MAP: %u rows, the kernels have %u", t->nmap, maps);
     RT_CHECK(e, FORMAT, MOD_PARAMS_WHOLE, params == t->nparam, "PARAM: %u rows, the kernels have %u", t->nparam, params);
     return YOLORT_OK;
 }
@@ -336,9 +395,9 @@ static yolort_status check_service(struct rt_tables *t, const struct rt_error *e
     RT_CHECK(e, FORMAT, MOD_SERVICE, n == 1 && t->target->kind == YM_CUDA, "SERVICE: %u rows, of a program of kind %u", n,
              t->target->kind);
     RT_CHECK(e, FORMAT, MOD_SERVICE_ENTRY,
-             k->offset % YM_ALIGN == 0 && k->offset >= sizeof(struct ym_seal) && k->offset < t->code.size && !k->nparam,
+             k->offset % YM_ALIGN == 0 && k->offset >= sizeof(struct ym_seal) && k->offset < t->code.size && !k->nparam && !k->nmap,
              "SERVICE: entry %" PRIu64 " is outside CODE or not aligned", k->offset);
-    RT_CHECK(e, FORMAT, MOD_SERVICE_SEAL, rt_is_sealed(t->code.data, k, NULL), "SERVICE: is not what CODE holds at %" PRIu64, k->offset);
+    RT_CHECK(e, FORMAT, MOD_SERVICE_SEAL, rt_is_sealed(t->code.data, k, NULL, NULL), "SERVICE: is not what CODE holds at %" PRIu64, k->offset);
     t->service = k;
     return YOLORT_OK;
 }

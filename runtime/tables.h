@@ -20,11 +20,12 @@ struct rt_tables {
     const struct ym_io *io;
     const struct ym_kernel *kernel;
     const struct ym_param *param;
+    const struct ym_map *map;
     const struct ym_step *step;
     const struct ym_arg *arg;
     const struct ym_kernel *service; /* NULL: none */
     const struct ym_constant *constant;
-    uint32_t nio, nkernel, nparam, nstep, narg, nconstant;
+    uint32_t nio, nkernel, nparam, nmap, nstep, narg, nconstant;
     struct rt_span code, constants; /* constants: as kernels read them */
     struct rt_span stored;          /* with nconstant: the section CONSTANTS */
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "codegen/kb_cuda.h"
+#include "cuda/hostmap.h"
 #include "randnet.h"
 
 void cudanet_add(struct yir_str *text, const struct cg_program *p)
@@ -86,11 +87,31 @@ static void *memory_of(struct yir_arena *a, const struct cudanet *m, const struc
     return m->bytes[at->buf - 1] + at->offset;
 }
 
+/* As the runtime counts them, on a small GPU. */
+static unsigned count_blocks(const struct cg_launch *l, long long total)
+{
+    enum { MULTIPROCESSORS = 16 };
+    long long n = (total + l->per_block - 1) / l->per_block, most = (long long)l->most_blocks * MULTIPROCESSORS;
+    return (unsigned)(most && n > most ? most : n);
+}
+
+static struct host_map map_of(const struct cg_map *m, void *const *mem, size_t size)
+{
+    struct host_map out = {.address = mem[m->mem], .rank = (uint32_t)m->rank, .swizzle = (uint32_t)m->swizzle, .size = (uint32_t)size};
+    for (int i = 0; i < m->rank; i++) {
+        out.dim[i] = m->dim[i];
+        out.box[i] = (uint16_t)m->box[i];
+        if (i) out.stride[i - 1] = m->stride[i];
+    }
+    return out;
+}
+
 void cudanet_run(struct yir_arena *a, const struct cudanet *m, const struct cg_program *p, void *library, int batch)
 {
     for (uint32_t i = 0; i < p->nkernel; i++) {
         const struct cg_kernel *k = &p->kernel[i];
-        void *mem[KB_MAX_MEM], *parameter[KB_MAX_MEM + 1];
+        void *mem[KB_MAX_MEM], *parameter[KB_MAX_MEM + 1 + CG_MAX_MAPS];
+        _Alignas(64) struct host_map map[CG_MAX_MAPS];
         double *unused;
         void (*run)(unsigned blocks, unsigned threads, void **parameter);
         void *symbol = dlsym(library, yir_format(a, "%s_run", k->symbol));
@@ -102,7 +123,11 @@ void cudanet_run(struct yir_arena *a, const struct cudanet *m, const struct cg_p
             parameter[j] = &mem[j];
         }
         parameter[k->prog->nmem] = &total;
-        run((unsigned)((total + k->launch.per_block - 1) / k->launch.per_block), (unsigned)k->launch.threads, parameter);
+        for (int j = 0; j < k->nmap; j++) {
+            map[j] = map_of(&k->map[j], mem, yir_dtype_size(k->prog->mem[k->map[j].mem].dtype));
+            parameter[k->prog->nmem + 1 + j] = &map[j];
+        }
+        run(count_blocks(&k->launch, total), (unsigned)k->launch.threads, parameter);
     }
 }
 

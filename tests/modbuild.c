@@ -89,8 +89,9 @@ static void seal(const struct modbuild *b, uint32_t k, uint8_t *to)
     struct ym_kernel row = k < b->nkernel ? b->kernel[k] : b->service[k - b->nkernel];
     struct ym_seal s = {.magic = YM_SEAL_MAGIC, .offset = k * SPACING + ENTRY};
     XXH128_canonical_t digest;
+    if (row.nmap > YM_MAX_MAPS || row.first_map + row.nmap > sizeof b->map / sizeof *b->map) row.nmap = 0;
     if (row.nparam > YM_MAX_ARGS || row.first_param + row.nparam > sizeof b->param / sizeof *b->param) row.nparam = 0;
-    XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes, ym_contract(&row, b->param + row.first_param, bytes)));
+    XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes, ym_contract(&row, b->param + row.first_param, b->map + row.first_map, bytes)));
     memcpy(s.contract, digest.digest, sizeof s.contract);
     memcpy(to, &s, sizeof s);
 }
@@ -273,6 +274,7 @@ static uint32_t list_parts(struct modbuild *b, const uint8_t *blob, struct part 
         {YM_IO, 0, b->io, b->nio * sizeof *b->io},
         {YM_KERNEL, 0, b->kernel, b->nkernel * sizeof *b->kernel},
         {YM_PARAM, 0, b->param, b->nparam * sizeof *b->param},
+        {YM_MAP, 0, b->map, b->nmap * sizeof *b->map},
         {YM_STEP, 0, b->step, b->nstep * sizeof *b->step},
         {YM_ARG, 0, b->arg, b->narg * sizeof *b->arg},
         {YM_CODE, 0, blob, (b->nkernel + b->nservice) * SPACING},
@@ -284,7 +286,7 @@ static uint32_t list_parts(struct modbuild *b, const uint8_t *blob, struct part 
     for (uint32_t t = 0; t < b->ntarget; t++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             struct part p = all[i];
-            int none = (p.kind == YM_SERVICE && !b->nservice) || (p.kind == YM_CONSTANT && !b->nrow);
+            int none = (p.kind == YM_SERVICE && !b->nservice) || (p.kind == YM_CONSTANT && !b->nrow) || (p.kind == YM_MAP && !b->nmap);
             if ((b->without >> p.kind & 1) || (t && p.kind < YM_TARGET) || none) continue;
             p.index = t;
             if (p.kind == YM_TARGET) p.bytes = &b->target[t];

@@ -43,6 +43,8 @@ struct modbuild {
     uint32_t nservice;           /* 0: no such section */
     struct ym_param param[16];
     uint32_t nparam;
+    struct ym_map map[4];
+    uint32_t nmap; /* no section when 0 */
     struct ym_step step[8];
     uint32_t nstep;
     struct ym_arg arg[80];

@@ -21,7 +21,7 @@ struct alignas(16) uint4 {
 struct place {
     unsigned x;
 };
-static thread_local place blockIdx, threadIdx;
+static thread_local place blockIdx, threadIdx, gridDim;
 
 static inline float __int_as_float(int v)
 {
@@ -98,3 +98,5 @@ static size_t host_parameter(void (*)(A...), unsigned i)
     }
 
 #include "hostblock.h"
+
+#include "hosthopper.h"

@@ -353,6 +353,7 @@ template <typename... A> struct host_work {
 template <typename... A> static void host_run_blocks(void (*kernel)(A...), unsigned blocks, unsigned threads, void **parameter)
 {
     host_work<A...> work = {kernel, parameter};
+    gridDim.x = blocks;
     for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) host_block(threads, host_work<A...>::call, &work);
 }
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hostmap.h"
+
 #define API __attribute__((visibility("default")))
 
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
@@ -229,6 +231,8 @@ API int cuGraphExecKernelNodeSetParams(void *exec, void *node, const struct kern
 API int cuGraphLaunch(void *exec, void *stream);
 API int cuGraphExecDestroy(void *exec);
 API int cuGraphDestroy(void *graph);
+API int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *dim, const uint64_t *stride,
+                               const uint32_t *box, const uint32_t *each, int interleave, int swizzle, int promotion, int fill);
 API int cuGetErrorName(int error, const char **name);
 
 int cuInit(unsigned flags)
@@ -608,6 +612,25 @@ int cuGraphDestroy(void *graph)
 {
     ENTER("cuGraphDestroy");
     return free_graph(graph);
+}
+
+/* What the driver refuses, and a form that tests/cuda/host.h reads. */
+int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *dim, const uint64_t *stride,
+                           const uint32_t *box, const uint32_t *each, int interleave, int swizzle, int promotion, int fill)
+{
+    ENTER("cuTensorMapEncodeTiled");
+    struct host_map m = {.address = address, .rank = rank, .swizzle = (uint32_t)swizzle, .size = 1u << type};
+    if ((uintptr_t)map % 64 || (uintptr_t)address % 16 || rank < 3 || rank > 5 || type > 2 || interleave || fill) return INVALID_VALUE;
+    if (swizzle < 1 || swizzle > 3 || promotion != 3 || box[0] << type != 16u << swizzle) return INVALID_VALUE;
+    for (uint32_t i = 0; i < rank; i++) {
+        if (!dim[i] || dim[i] > UINT32_MAX || !box[i] || box[i] > 256 || each[i] != 1) return INVALID_VALUE;
+        if (i && (stride[i - 1] % 16 || stride[i - 1] >> 40)) return INVALID_VALUE;
+        m.dim[i] = (uint32_t)dim[i];
+        m.box[i] = (uint16_t)box[i];
+        if (i) m.stride[i - 1] = stride[i - 1];
+    }
+    memcpy(map, &m, sizeof m);
+    return 0;
 }
 
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags)

@@ -357,6 +357,7 @@ static const struct field fields[] = {
     FIELD(YM_KERNEL, ym_kernel, scratch), FIELD(YM_KERNEL, ym_kernel, threads), FIELD(YM_KERNEL, ym_kernel, per_block),
     FIELD(YM_KERNEL, ym_kernel, shared), FIELD(YM_KERNEL, ym_kernel, most_blocks),
     FIELD(YM_KERNEL, ym_kernel, waits), FIELD(YM_KERNEL, ym_kernel, pad),
+    FIELD(YM_KERNEL, ym_kernel, first_map), FIELD(YM_KERNEL, ym_kernel, nmap),
     FIELD(YM_PARAM, ym_param, first), FIELD(YM_PARAM, ym_param, each), FIELD(YM_PARAM, ym_param, dtype),
     FIELD(YM_PARAM, ym_param, written), ELEMENT(YM_PARAM, ym_param, pad, 5),
     ELEMENT(YM_STEP, ym_step, need, 0), ELEMENT(YM_STEP, ym_step, need, 1), ELEMENT(YM_STEP, ym_step, want, 0),

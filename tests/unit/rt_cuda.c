@@ -384,6 +384,86 @@ Test(rt_cuda, bad_launches)
     cr_expect_eq(k.live(), 0);
 }
 
+static void add_map(struct net *n)
+{
+    describe(n, "sm_90a");
+    free(n->bytes);
+    n->b.param[4].align = 4;
+    n->b.kernel[2].nmap = n->b.nmap = 1;
+    n->b.map[0] = (struct ym_map){
+        .rank = 3, .swizzle = 1, .dim = {8, MB_ELEMENTS / 8, 2}, .box = {8, 4, 1}, .stride = {32, MB_ELEMENTS * 4}};
+}
+
+Test(rt_cuda, maps)
+{
+    struct mock k = mock();
+    struct net n;
+    add_map(&n);
+    n.bytes = modbuild_finish(&n.b, &n.size);
+    cr_assert_eq(load(&n), YOLORT_OK, "%s", n.why);
+    cr_assert_eq(yolort_context_new(&n.c, n.m, NULL), YOLORT_OK);
+    bind(&n);
+    cr_expect_eq(yolort_run(n.c, 2, NULL), YOLORT_OK, "%s", yolort_error(n.c));
+    cr_expect_eq(yolort_wait(n.c), YOLORT_OK);
+    closed(&n);
+    cr_expect_eq(k.live(), 0);
+}
+
+Test(rt_cuda, bad_maps)
+{
+    static const struct {
+        size_t at, size;
+        uint32_t value;
+    } row[] = {
+#define OF(table, row, field) offsetof(struct modbuild, table) + (row) * sizeof ((struct modbuild *)0)->table[0] + field, 4
+#define MAP(field)            OF(map, 0, offsetof(struct ym_map, field))
+        {OF(kernel, 2, offsetof(struct ym_kernel, nmap)), 0},
+        {OF(kernel, 2, offsetof(struct ym_kernel, nmap)), 2},
+        {OF(kernel, 2, offsetof(struct ym_kernel, first_map)), 1},
+        {OF(kernel, 1, offsetof(struct ym_kernel, nmap)), 1},
+        {offsetof(struct modbuild, nmap), 4, 2},
+        {offsetof(struct modbuild, param) + 4 * sizeof(struct ym_param) + offsetof(struct ym_param, align), 1, 3},
+        {MAP(param), 1},
+        {MAP(param), 2},
+        {MAP(rank), 2},
+        {MAP(rank), 4},
+        {MAP(rank), 6},
+        {MAP(swizzle), 0},
+        {MAP(swizzle), 2},
+        {MAP(swizzle), 4},
+        {MAP(pad), 1},
+        {MAP(dim[0]), 9},
+        {MAP(dim[1]), 0},
+        {MAP(dim[1]), MB_ELEMENTS / 8 + 1},
+        {MAP(dim[1]), UINT32_MAX},
+        {MAP(dim[2]), 3},
+        {MAP(dim[3]), 1},
+        {MAP(box[0]), 4},
+        {MAP(box[1]), 0},
+        {MAP(box[1]), 257},
+        {MAP(box[2]), 2},
+        {MAP(box[4]), 1},
+        {MAP(stride[0]), 0},
+        {MAP(stride[0]), 40},
+        {MAP(stride[0]), 48},
+        {MAP(stride[1]), MB_ELEMENTS * 4 - 16},
+        {MAP(stride[2]), 16},
+#undef MAP
+#undef OF
+    };
+    struct mock k = mock();
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct net n;
+        add_map(&n);
+        memcpy((unsigned char *)&n.b + row[i].at, &row[i].value, row[i].size);
+        n.bytes = modbuild_finish(&n.b, &n.size);
+        cr_expect_eq(load(&n), YOLORT_FORMAT, "row %zu: %s", i, n.why);
+        yolort_module_free(n.m);
+        free(n.bytes);
+    }
+    cr_expect_eq(k.live(), 0);
+}
+
 /* Each call of the driver fails once, on every way from the file to the results; nothing is left behind, and a status tells. */
 static yolort_status whole(struct net *n, const struct mock *k, int graph, const char **failed)
 {
