@@ -386,56 +386,92 @@ extern "C" __global__ void __launch_bounds__(256) yoloc_compare(const __grid_con
 
 /* --- what is kept ------------------------------------------------------------------------------------------- */
 
-enum { CHUNK = 512, WORDS = CHUNK / 32 };
+enum { CHUNK = 512, WORDS = CHUNK / 32, TILE_KEPT = 1024 };
 
-/* Candidates of a chunk; bit j of mask[i]: j yields to i, where j is behind it. */
+/* Candidates of which no box that was kept before makes another yield, at most CHUNK. */
 struct chunk {
+    union {
+        struct { /* boxes that were kept before */
+            float corner[TILE_KEPT][4];
+            int cls[TILE_KEPT];
+        } before;
+        unsigned mask[CHUNK][WORDS]; /* bit j of mask[i]: j yields to i, where j is behind it */
+    };
     float corner[CHUNK][4];
-    int cls[CHUNK];
-    unsigned mask[CHUNK][WORDS];
-    unsigned alive[WORDS], dead[WORDS], kept[WORDS];
-    int total; /* boxes kept so far, of all chunks */
+    int cls[CHUNK], rank[CHUNK]; /* rank: at first 1 for each candidate that is left, 0 for the others */
+    unsigned alive[WORDS];       /* of the candidates looked at: those that are left */
+    unsigned dead[WORDS], kept[WORDS];
+    int total;                   /* boxes kept so far, of all chunks */
 };
 
-static __device__ bool yields_to_kept(const ym_boxes &a, const ym_box *box, int n, const float *corner, int cls)
+static __device__ u64 key_at(const ym_boxes &a, int image, int rank)
 {
-    for (int i = 0; i < n; i++) {
-        const float of[4] = {box[i].x1, box[i].y1, box[i].x2, box[i].y2};
-        if ((a.agnostic || box[i].cls == cls) && overlaps(of, corner, a.iou)) return true;
-    }
+    const ym_list &l = a.list[a.list_at];
+    return l.sorted[(long long)image * l.room + rank];
+}
+
+static __device__ const float *corner_at(const ym_boxes &a, int image, int rank)
+{
+    return a.corner + 4 * ((long long)image * a.list[0].room + rank);
+}
+
+static __device__ void load_kept(chunk &c, const ym_box &box, int i)
+{
+    const float of[4] = {box.x1, box.y1, box.x2, box.y2};
+    for (int k = 0; k < 4; k++) c.before.corner[i][k] = of[k];
+    c.before.cls[i] = box.cls;
+}
+
+/* To one of the n kept boxes of the tile. */
+static __device__ bool yields(const ym_boxes &a, const chunk &c, int image, int rank, int n)
+{
+    const float *at = corner_at(a, image, rank);
+    const float own[4] = {at[0], at[1], at[2], at[3]};
+    int cls = class_of(a, key_at(a, image, rank));
+    for (int i = 0; i < n; i++)
+        if ((a.agnostic || c.before.cls[i] == cls) && overlaps(c.before.corner[i], own, a.iou)) return true;
     return false;
 }
 
-/* Candidate t of the chunk that begins at `base`: whether what was kept before leaves it alive. */
-static __device__ void load(const ym_boxes &a, chunk &c, int image, int base, int t, const ym_box *box, int have)
+static __device__ unsigned below(int bit)
 {
-    const ym_list &l = a.list[a.list_at];
-    long long at = (long long)image * a.list[0].room + base + t;
-    c.cls[t] = class_of(a, l.sorted[(long long)image * l.room + base + t]);
-    for (int i = 0; i < 4; i++) c.corner[t][i] = a.corner[4 * at + i];
-    bool yields = a.keep == YM_KEEP_UNMARKED ? a.worse[at] != 0
-                                             : a.keep == YM_KEEP_APART && yields_to_kept(a, box, have, c.corner[t], c.cls[t]);
-    if (!yields) atomicOr(&c.alive[t / 32], 1u << t % 32);
+    return (1u << bit) - 1;
 }
 
-static __device__ bool is_alive(const chunk &c, int t)
+/* How many bits are set before bit t. */
+static __device__ int place(const unsigned *word, int t)
 {
-    return c.alive[t / 32] >> t % 32 & 1;
+    int n = __popc(word[t / 32] & below(t % 32));
+    for (int i = 0; i < t / 32; i++) n += __popc(word[i]);
+    return n;
 }
 
-/* Word w of mask[i], of m candidates. */
+/* Candidate t of those looked at, which begin at `base`, as a member of the chunk. */
+static __device__ void gather(const ym_boxes &a, chunk &c, int image, int base, int t)
+{
+    if (!(c.alive[t / 32] >> t % 32 & 1)) return;
+    int to = place(c.alive, t);
+    const float *at = corner_at(a, image, base + t);
+    for (int i = 0; i < 4; i++) c.corner[to][i] = at[i];
+    c.cls[to] = class_of(a, key_at(a, image, base + t));
+    c.rank[to] = base + t;
+}
+
+/* Word w of mask[i], of m candidates. Neighbouring threads have the same w and neighbouring i. */
 static __device__ void fill_mask(const ym_boxes &a, chunk &c, int i, int w, int m)
 {
+    const float own[4] = {c.corner[i][0], c.corner[i][1], c.corner[i][2], c.corner[i][3]};
     unsigned bits = 0;
-    for (int j = 32 * w > i ? 32 * w : i + 1; j < 32 * w + 32 && j < m; j++)
-        if ((a.agnostic || c.cls[i] == c.cls[j]) && overlaps(c.corner[i], c.corner[j], a.iou)) bits |= 1u << j % 32;
+    int cls = c.cls[i], end = 32 * w + 32 < m ? 32 * w + 32 : m;
+    for (int j = 32 * w; j < end; j++)
+        if (j > i && (a.agnostic || cls == c.cls[j]) && overlaps(own, c.corner[j], a.iou)) bits |= 1u << j % 32;
     c.mask[i][w] = bits;
 }
 
 /* One thread: what of word w is kept, the best first. */
-static __device__ void resolve(const ym_boxes &a, chunk &c, int w)
+static __device__ void resolve(const ym_boxes &a, chunk &c, int w, int m)
 {
-    unsigned left = c.alive[w] & ~c.dead[w], kept = 0;
+    unsigned left = (32 * w + 32 <= m ? ~0u : below(m % 32)) & ~c.dead[w], kept = 0;
     int total = c.total;
     while (left && total < a.limit) {
         int bit = __ffs((int)left) - 1;
@@ -454,14 +490,12 @@ static __device__ void spread(chunk &c, int w, int t)
     for (unsigned kept = c.kept[w]; kept; kept &= kept - 1) c.dead[t] |= c.mask[32 * w + __ffs((int)kept) - 1][t];
 }
 
-static __device__ void put_box(const ym_boxes &a, const chunk &c, int image, int base, int t, ym_box *box, int have)
+static __device__ void put_box(const ym_boxes &a, const chunk &c, int image, int t, ym_box *box, int have)
 {
-    const ym_list &l = a.list[a.list_at];
-    int w = t / 32, at = have + __popc(c.kept[w] & ((1u << t % 32) - 1));
-    if (!(c.kept[w] >> t % 32 & 1)) return;
-    for (int i = 0; i < w; i++) at += __popc(c.kept[i]);
-    u64 key = l.sorted[(long long)image * l.room + base + t];
-    box[at] = ym_box{c.corner[t][0], c.corner[t][1], c.corner[t][2], c.corner[t][3], score_of(key), c.cls[t], row_of(a, key), 0};
+    if (!(c.kept[t / 32] >> t % 32 & 1)) return;
+    const float *at = c.corner[t];
+    u64 key = key_at(a, image, c.rank[t]);
+    box[have + place(c.kept, t)] = ym_box{at[0], at[1], at[2], at[3], score_of(key), c.cls[t], row_of(a, key), 0};
 }
 
 /* The numbers of a kept row but its class scores: those before them that make the box, then those behind. */
@@ -475,32 +509,46 @@ extern "C" __global__ void __launch_bounds__(512) yoloc_keep(const __grid_consta
 {
     __shared__ chunk c;
     ONCE;
-    int image = (int)blockIdx.x, n = a.rotated && a.keep == YM_KEEP_UNMARKED ? turned_count(a, image) : count_of(a.list[a.list_at], image);
+    int image = (int)blockIdx.x, n = a.keep == YM_KEEP_UNMARKED ? turned_count(a, image) : count_of(a.list[a.list_at], image);
     if (a.keep == YM_KEEP_ALL && n > a.limit) n = a.limit;
     unsigned char *out = a.out + image * a.out_bytes;
     ym_box *box = (ym_box *)(out + sizeof(ym_found));
+    const unsigned char *worse = a.worse + (long long)image * a.list[0].room;
     EACH(t, CHUNK) if (!t) c.total = 0;
     SYNC;
     for (int base = 0; base < n; base += CHUNK) {
-        int m = n - base < CHUNK ? n - base : CHUNK, words = (m + 31) / 32, have = c.total;
+        int seen = n - base < CHUNK ? n - base : CHUNK, have = c.total, m = 0;
         if (have >= a.limit) break;
-        EACH(t, CHUNK) if (t < WORDS) c.alive[t] = c.dead[t] = c.kept[t] = 0;
+        EACH(t, CHUNK) {
+            if (t < WORDS) c.alive[t] = c.dead[t] = c.kept[t] = 0;
+            c.rank[t] = t < seen && (a.keep != YM_KEEP_UNMARKED || !worse[base + t]);
+        }
         SYNC;
-        EACH(t, CHUNK) if (t < m) load(a, c, image, base, t, box, have);
+        for (int first = 0; first < have && a.keep == YM_KEEP_APART; first += TILE_KEPT) {
+            int tile = have - first < TILE_KEPT ? have - first : TILE_KEPT;
+            EACH(t, CHUNK) for (int i = t; i < tile; i += CHUNK) load_kept(c, box[first + i], i);
+            SYNC;
+            EACH(t, CHUNK) if (c.rank[t] && yields(a, c, image, base + t, tile)) c.rank[t] = 0;
+            SYNC;
+        }
+        EACH(t, CHUNK) if (c.rank[t]) atomicOr(&c.alive[t / 32], 1u << t % 32);
+        SYNC;
+        for (int i = 0; i < WORDS; i++) m += __popc(c.alive[i]);
+        EACH(t, CHUNK) gather(a, c, image, base, t);
         SYNC;
         if (a.keep == YM_KEEP_APART) {
             EACH(t, CHUNK)
-                for (int i = t; i < m * words; i += CHUNK)
-                    if (is_alive(c, i / words) && i % words >= i / words / 32) fill_mask(a, c, i / words, i % words, m);
+                for (int i = t; i < m * ((m + 31) / 32); i += CHUNK)
+                    if (i / m >= i % m / 32) fill_mask(a, c, i % m, i / m, m);
             SYNC;
         }
-        for (int w = 0; w < words; w++) {
-            EACH(t, CHUNK) if (!t) resolve(a, c, w);
+        for (int w = 0; 32 * w < m; w++) {
+            EACH(t, CHUNK) if (!t) resolve(a, c, w, m);
             SYNC;
-            EACH(t, CHUNK) if (a.keep == YM_KEEP_APART && t > w && t < words) spread(c, w, t);
+            EACH(t, CHUNK) if (a.keep == YM_KEEP_APART && t > w && 32 * t < m) spread(c, w, t);
             SYNC;
         }
-        EACH(t, CHUNK) if (t < m) put_box(a, c, image, base, t, box, have);
+        EACH(t, CHUNK) if (t < m) put_box(a, c, image, t, box, have);
         SYNC;
     }
     float *numbers = (float *)(box + a.limit);

@@ -534,7 +534,6 @@ static yolort_status cuda_put_rows(void *session, uint8_t *to, const void *from,
                                    .to = {.kind = DEVICE_MEMORY, .device = (uint64_t)(uintptr_t)to, .pitch = row_bytes},
                                    .row_bytes = row_bytes,
                                    .rows = rows};
-    if (pitch == row_bytes) return cuda_put(session, to, from, row_bytes * rows, e);
     return check(s->p, s->at, s->p->api.copy_rows(&copy, s->stream), "picture", e);
 }
 

@@ -92,9 +92,26 @@ static yolort_status ensure(yolort_context *c, struct rt_taken *t, int pinned, s
 
 /* --- pictures ----------------------------------------------------------------------------------------------- */
 
-static size_t dense_bytes(const yolort_picture *p)
+/* Distance of rows on the device. What lies between rows is copied with them where it is not more than they are: one copy is much
+ * faster than one by rows, above all from memory that is not pinned. */
+static size_t pitch_of(size_t row, size_t given)
 {
-    return rt_picture_row(p) * (size_t)p->height + rt_picture_chroma_row(p) * rt_picture_chroma_rows(p);
+    return given <= 2 * row ? given : row;
+}
+
+static size_t bytes_of(size_t row, size_t given, size_t rows)
+{
+    return rows ? (rows - 1) * pitch_of(row, given) + row : 0;
+}
+
+static size_t luma_bytes(const yolort_picture *p)
+{
+    return bytes_of(rt_picture_row(p), p->row_bytes, (size_t)p->height);
+}
+
+static size_t picture_bytes(const yolort_picture *p)
+{
+    return apart(luma_bytes(p)) + bytes_of(rt_picture_chroma_row(p), p->chroma_row_bytes, rt_picture_chroma_rows(p));
 }
 
 static size_t letterboxed(const yolort_context *c, const struct rt_request *r)
@@ -132,7 +149,7 @@ static yolort_status load_group(const yolort_context *c, const struct rt_request
     for (int i = 0; i < g->n; i++) {
         RT_TRY(rt_request_picture(c, r, first + i, &g->picture[i], &g->place[i], e));
         RT_TRY(find_memory(c, g, i, first + i, e));
-        if (!g->on_device[i]) *bytes += apart(dense_bytes(&g->picture[i]));
+        if (!g->on_device[i]) *bytes += apart(picture_bytes(&g->picture[i]));
     }
     return YOLORT_OK;
 }
@@ -148,18 +165,24 @@ static yolort_status ensure_pictures(yolort_context *c, const struct rt_request 
     return ensure(c, &c->detect.pictures, 0, most, e);
 }
 
-/* The picture is then dense and on the device. */
+static yolort_status put_rows(yolort_context *c, uint8_t *to, const uint8_t *from, size_t row, size_t *pitch, size_t rows,
+                              const struct rt_error *e)
+{
+    size_t given = *pitch;
+    *pitch = pitch_of(row, given);
+    if (*pitch == given) return c->m->dev->own->put(c->session, to, from, bytes_of(row, given, rows), e);
+    return service_of(c)->put_rows(c->session, to, from, row, given, rows, e);
+}
+
+/* The picture is then on the device. */
 static yolort_status put_picture(yolort_context *c, yolort_picture *p, uint8_t *to, const struct rt_error *e)
 {
-    const struct rt_service *s = service_of(c);
-    size_t row = rt_picture_row(p), chroma_row = rt_picture_chroma_row(p), luma = row * (size_t)p->height;
-    RT_TRY(s->put_rows(c->session, to, p->data, row, p->row_bytes, (size_t)p->height, e));
-    if (chroma_row)
-        RT_TRY(s->put_rows(c->session, to + luma, p->chroma, chroma_row, p->chroma_row_bytes, rt_picture_chroma_rows(p), e));
+    size_t chroma_row = rt_picture_chroma_row(p);
+    uint8_t *chroma = to + apart(luma_bytes(p));
+    RT_TRY(put_rows(c, to, p->data, rt_picture_row(p), &p->row_bytes, (size_t)p->height, e));
+    if (chroma_row) RT_TRY(put_rows(c, chroma, p->chroma, chroma_row, &p->chroma_row_bytes, rt_picture_chroma_rows(p), e));
     p->data = to;
-    p->chroma = to + luma;
-    p->row_bytes = row;
-    p->chroma_row_bytes = chroma_row;
+    p->chroma = chroma;
     return YOLORT_OK;
 }
 
@@ -168,7 +191,7 @@ static yolort_status put_group(yolort_context *c, struct group *g, const struct 
     size_t at = 0;
     for (int i = 0; i < g->n; i++) {
         if (g->on_device[i]) continue;
-        size_t bytes = apart(dense_bytes(&g->picture[i]));
+        size_t bytes = apart(picture_bytes(&g->picture[i]));
         RT_TRY(put_picture(c, &g->picture[i], c->detect.pictures.data + at, e));
         at += bytes;
     }

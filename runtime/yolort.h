@@ -231,7 +231,7 @@ typedef struct yolort_picture {
     const uint8_t *data;   /* 3 bytes a pixel; NV12: luma, a byte a pixel */
     const uint8_t *chroma; /* NV12: (height + 1) / 2 rows of (width + 1) / 2 pairs; else not looked at */
     int width, height;     /* 1 .. 65535 */
-    size_t row_bytes, chroma_row_bytes; /* distance of rows; 0: dense */
+    size_t row_bytes, chroma_row_bytes; /* distance of rows, between which memory can be read; 0: dense */
     yolort_pixels format;
 } yolort_picture;
 
