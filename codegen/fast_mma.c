@@ -63,16 +63,48 @@ static bool has_type(const struct kb_target *t, enum yir_dtype d)
     return t->sm >= 80 && (d == YIR_BF16 || (d == YIR_F32 && t->tf32));
 }
 
+/* A transposed convolution whose windows, 2x2 with stride 2, do not overlap, as a 1x1 convolution that gives the channels of four pixels
+ * side by side. */
+static bool spread_of(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct conv *c)
+{
+    uint32_t op = cg_only_op(f, first, last, YIR_deconv2d);
+    if (!op) return false;
+    const struct yir_a_deconv *a = yir_attrs(f, op);
+    const struct yir_a_deconv want = {.stride = {2, 2}, .groups = 1};
+    *c = (struct conv){.f = f, .t = t, .first = first, .last = last, .op = op, .lanes = t->lanes, .groups = 1};
+    c->win = (struct cg_window){{1, 1}, {1, 1}, {1, 1}, {0, 0}};
+    c->x = yir_src(f, op, 0);
+    c->w = yir_src(f, op, 1);
+    c->bias = f->op[op].nsrc == 3 ? yir_src(f, op, 2) : YIR_NONE;
+    if (memcmp(a, &want, sizeof want) || yir_kind(c->w) != YIR_WGT || !cg_lanes_ok(f, first, last, op)) return false;
+    if (yir_kind(c->bias) != YIR_NIL && (yir_kind(c->bias) != YIR_WGT || !cg_is_float(yir_desc(f, c->bias)->dtype))) return false;
+    const struct yir_tdesc *w = yir_desc(f, c->w), *in = yir_desc(f, c->x);
+    if (in->rank != 4 || w->dim[2] != 2 || w->dim[3] != 2 || w->dim[1] % c->lanes) return false;
+    c->ci = in->dim[1];
+    c->oh = c->ih = in->dim[2];
+    c->ow = c->iw = in->dim[3];
+    c->co = 4 * w->dim[1];
+    return true;
+}
+
+static enum kb_packing packing_of(const struct mma *m)
+{
+    return m->spread ? KB_PACK_MMA_SPREAD : KB_PACK_MMA;
+}
+
 /* Everything but the tile. */
 static bool take(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct conv *c, struct mma *m,
                  struct input *in)
 {
     enum { MOST_TAPS = 8, MOST_ELEMS = INT32_MAX / 8 };
-    if (!t->sm || !cg_conv_of(f, first, last, t, c)) return false;
+    if (!t->sm) return false;
+    bool spread = spread_of(f, first, last, t, c);
+    if (!spread && !cg_conv_of(f, first, last, t, c)) return false;
     enum yir_dtype d = yir_desc(f, c->x)->dtype;
     if (!has_type(t, d) || yir_desc(f, c->w)->dtype != d) return false;
     *m = (struct mma){.dtype = d, .sm = t->sm, .ci = c->ci / c->groups, .ih = c->ih, .iw = c->iw,
-                      .groups = c->groups, .co = c->co, .oh = c->oh, .ow = c->ow};
+                      .groups = c->groups, .co = c->co, .oh = c->oh, .ow = c->ow,
+                      .spread = spread ? c->co / 4 : 0};
     for (int i = 0; i < 2; i++) {
         m->taps[i] = c->win.kernel[i];
         m->stride[i] = c->win.stride[i];
@@ -82,7 +114,8 @@ static bool take(const struct yir_func *f, uint32_t first, uint32_t last, const 
     }
     if (m->taps[0] * m->taps[1] > 49 || c->oh * c->ow > MOST_ELEMS) return false;
     *in = (struct input){.m = m, .f = f, .kernel = f->op[last].kernel};
-    if (!find_sources(in, c->x, 0, 0) || cg_packed_elems(yir_desc(f, c->w), KB_PACK_MMA, (int32_t)c->groups) > MOST_ELEMS) return false;
+    if (!find_sources(in, c->x, 0, 0)) return false;
+    if (cg_packed_elems(yir_desc(f, c->w), packing_of(m), (int32_t)c->groups) > MOST_ELEMS) return false;
     return c->groups == 1 || (m->nsource == 1 && m->ci % mma_chunk(m) == 0 && c->co / c->groups % 8 == 0);
 }
 
@@ -306,7 +339,7 @@ void emit_fast_conv_mma(struct kb *b, struct cg_kernel *k)
         m.source[i].mem = kb_mem_value(b, in.ref[i]);
         m.source[i].align = source_align(&b->mem[m.source[i].mem], &m.source[i]);
     }
-    m.mem_w = kb_mem_weight(b, c.w, KB_PACK_MMA, (int32_t)c.groups);
+    m.mem_w = kb_mem_weight(b, c.w, packing_of(&m), (int32_t)c.groups);
     record_epilogue(b, &c);
     b->units = mma_units(&m);
     kb_cuda_wait(&wait, b->target, 1);

@@ -56,6 +56,7 @@ enum kb_packing {
     KB_PACK_WINO4,  /* the same of F(4x4,3x3): [ceil(co/arg)][6*6][ci][arg] */
     KB_PACK_DW,     /* [c,1,kh,kw] -> [kh][kw][c rounded up to arg], missing channels 0 */
     KB_PACK_MMA,    /* [co,ci/arg,kh,kw] -> [arg groups][steps of 32 bytes][16 channels][lane][16 bytes]: mma_text.h */
+    KB_PACK_MMA_SPREAD, /* the same of a transposed convolution's [ci,co,2,2], the corner before the output channel */
     KB_PACK_DECONV, /* [ci,co,kh,kw] -> [kh][kw][ceil(co/arg)][ci][arg], missing channels 0 */
     KB_PACK_STEM,   /* [co,ci,kh,kw] -> [step][co/8][lane][2 words]: stem_text.h */
     KB_PACK_WGMMA   /* [co,ci,k,k] by steps of 16 channels of a tap, in the order that wgmma.h says */

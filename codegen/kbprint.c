@@ -13,7 +13,7 @@ static const uint8_t code_in[KB_NCODE] = {
 #undef KBOP
 };
 static const char *const packing_name[] = {"dense", "oblock", "oblock-back", "oblock-planes", "wino2", "wino4",
-                                            "dw",    "mma",    "deconv",      "stem",          "wgmma"};
+                                            "dw",    "mma",    "mma-spread", "deconv",      "stem",          "wgmma"};
 
 static void print_mem(struct yir_str *out, const struct kb *b, int i)
 {

@@ -460,7 +460,7 @@ static const char finish_text[] =
     "    for (int i = thread; i < ALL; i += THREADS) {\n"
     "        const int row = i / EIGHTS, pixel = pixel0 + row, channel = channel0 + i %% EIGHTS * 8;\n"
     "        if (pixel >= PIXELS || channel >= CO) continue;\n"
-    "        const int g0 = image, g1 = pixel / WIDTH, g2 = pixel %% WIDTH, g3 = %schannel;\n"
+    "%s"
     "        float g4[8];\n"
     "        #pragma unroll\n"
     "        for (int p = 0; p < SPLIT; p++)\n"
@@ -470,6 +470,18 @@ static const char finish_text[] =
     "                g4[e] = p ? g4[e] + v.x : v.x, g4[e + 1] = p ? g4[e + 1] + v.y : v.y;\n"
     "                g4[e + 2] = p ? g4[e + 2] + v.z : v.z, g4[e + 3] = p ? g4[e + 3] + v.w : v.w;\n"
     "            }\n";
+
+/* Where the sums of a pixel's channels belong. */
+static const char *targets(struct yir_arena *a, const struct mma *m)
+{
+    const char *group = m->groups > 1 ? "group * CO + " : "";
+    if (!m->spread)
+        return yir_format(a, "        const int g0 = image, g1 = pixel / WIDTH, g2 = pixel %% WIDTH, g3 = %schannel;\n", group);
+    return yir_format(a,
+                      "        const int g3 = channel %% %d, corner = channel / %d;\n"
+                      "        const int g0 = image, g1 = pixel / WIDTH * 2 + corner / 2, g2 = pixel %% WIDTH * 2 + corner %% 2;\n",
+                      (int)m->spread, (int)m->spread);
+}
 
 void mma_put_body(struct yir_str *out, const struct mma *m, const char *wait, const char *finish)
 {
@@ -481,6 +493,6 @@ void mma_put_body(struct yir_str *out, const struct mma *m, const char *wait, co
     put_ahead(out, m, wait);
     put_loop(out, m);
     yir_str_fmt(out, "%s", store_text);
-    yir_str_fmt(out, finish_text, each < 4 ? (int)each : 4, m->groups > 1 ? "group * CO + " : "");
+    yir_str_fmt(out, finish_text, each < 4 ? (int)each : 4, targets(out->arena, m));
     yir_str_fmt(out, "%s    }\n", finish);
 }

@@ -57,12 +57,22 @@ static void transform_narrow(const struct yir_tdesc *d, const void *data, const 
         }
 }
 
+/* What KB_PACK_MMA_SPREAD makes of [ci,co,2,2]: [corner * co + o,ci,1,1]. */
+static struct yir_tdesc spread(const struct yir_tdesc *d)
+{
+    return (struct yir_tdesc){d->dtype, d->layout, 4, {d->dim[1] * 4, d->dim[0], 1, 1}};
+}
+
 int64_t cg_packed_elems(const struct yir_tdesc *d, enum kb_packing p, int32_t arg)
 {
     uint64_t elems;
     if (p == KB_PACK_STEM) return stem_steps(d->dtype, d->dim[2], d->dim[3], d->dim[1]) * d->dim[0] * 32 / (int64_t)yir_dtype_size(d->dtype);
     if (p == KB_PACK_MMA) return mma_packed_elems(d, arg);
     if (p == KB_PACK_WGMMA) return wg_packed_elems(d, arg);
+    if (p == KB_PACK_MMA_SPREAD) {
+        const struct yir_tdesc s = spread(d);
+        return mma_packed_elems(&s, 1);
+    }
     if (p == KB_PACK_DECONV) return round_up(d->dim[1], arg) * (yir_numel(d) / d->dim[1]);
     packing_of(d, p, arg, &elems);
     return (int64_t)elems;
@@ -127,6 +137,19 @@ static void pack_stem(const struct yir_tdesc *d, const char *in, char *out)
             }
 }
 
+static void pack_mma_spread(const struct yir_tdesc *d, const char *in, char *out)
+{
+    const struct yir_tdesc s = spread(d);
+    int64_t size = (int64_t)yir_dtype_size(d->dtype), co = d->dim[1], blocks = round_up(s.dim[0], MMA_CHANNELS) / MMA_CHANNELS;
+    for (int64_t c = 0; c < d->dim[0]; c++)
+        for (int64_t o = 0; o < co; o++)
+            for (int64_t corner = 0; corner < 4; corner++) {
+                char *to = out + mma_at(corner * co + o, c, blocks, size);
+                memcpy(to, in + ((c * co + o) * 4 + corner) * size, (size_t)size);
+                if (d->dtype == YIR_F32) round_tf32(to);
+            }
+}
+
 /* A form that the loader knows too. */
 static void pack_shared(const struct yir_tdesc *d, const void *data, enum kb_packing p, int32_t arg, void *out)
 {
@@ -149,6 +172,7 @@ void cg_pack(const struct yir_tdesc *d, const void *data, enum kb_packing p, int
     case KB_PACK_STEM: pack_stem(d, data, out); break;
     case KB_PACK_MMA: pack_mma(d, data, arg, out); break;
     case KB_PACK_WGMMA: wg_pack(d, data, arg, out); break;
+    case KB_PACK_MMA_SPREAD: pack_mma_spread(d, data, out); break;
     case KB_PACK_DECONV: pack_deconv(d, data, yir_dtype_size(d->dtype), arg, out); break;
     default: pack_shared(d, data, p, arg, out); break;
     }

@@ -1,7 +1,7 @@
 /* Half precision inside the network: F32 values become F16 or BF16 as the options say, layer by layer. What is stored changes
  * and nothing else: every kernel computes in float, so a value that is used in its own kernel is not rounded.
  *
- *   - A convolution reads a half-precision map and weights; its bias stays F32, as it is added to a float.
+ *   - A convolution, transposed ones too, reads a half-precision map and weights; its bias stays F32, as it is added to a float.
  *   - What lies behind the last convolution on each way to an output stays F32, and so do the outputs; heads (decoding,
  *     softmax, attention, sums over a map) are F32 wherever they stand.
  *   - A point-wise op with an F32 operand is F32: positions and what heads made are not rounded again.
@@ -60,9 +60,11 @@ static enum yir_dtype asked_for(const struct pass_opts *o, const char *layer)
 
 /* --- types of the new function ------------------------------------------------------------------------------ */
 
+/* Transposed convolutions are as good as others. */
 static enum yir_opclass class_of(const struct precision *c, uint32_t op)
 {
-    return yir_opinfo((enum yir_code)c->r.old->op[op].code)->cls;
+    enum yir_code code = (enum yir_code)c->r.old->op[op].code;
+    return code == YIR_deconv2d ? YIR_CONTRACT : yir_opinfo(code)->cls;
 }
 
 static void find_late(struct precision *c)

@@ -159,6 +159,14 @@ static const struct row {
      "%2 = leaky %1 {slope=2} : bf16[1,16,6,6] nchw\n"
      "%3 = conv2d %2, $k, $b {pad=1,1,1,1} : bf16[1,16,6,6] nchw\n%4 = silu %3 : bf16[1,16,6,6] nchw\n"
      "out y = %4\n"},
+    {"cuda:sm_80", true, /* a transposed convolution: four corners of each pixel */
+     "in  %x : f32[2,24,5,6] nchw\nw   $k : f16[24,40,2,2] oihw\nw   $b : f32[40]\n"
+     "%1 = cast %x {dtype=f16 layout=nchw} : f16[2,24,5,6] nchw\n%2 = leaky %1 {slope=2} : f16[2,24,5,6] nchw\n"
+     "%3 = deconv2d %2, $k, $b {stride=2,2} : f16[2,40,10,12] nchw\n%4 = silu %3 : f16[2,40,10,12] nchw\nout y = %4\n"},
+    {"cuda:sm_80", false, /* one whose windows overlap */
+     "in  %x : f32[1,16,5,6] nchw\nw   $k : f16[16,16,4,4] oihw\n"
+     "%1 = cast %x {dtype=f16 layout=nchw} : f16[1,16,5,6] nchw\n%2 = leaky %1 {slope=2} : f16[1,16,5,6] nchw\n"
+     "%3 = deconv2d %2, $k {stride=2,2 pad=1,1} : f16[1,16,10,12] nchw\n%4 = relu %3 : f16[1,16,10,12] nchw\nout y = %4\n"},
     {"cuda:sm_80", false, /* an input that is computed in place */
      "in  %x : f32[1,16,6,6] nchw\nw   $k : f16[16,16,1,1] oihw\n"
      "%1 = cast %x {dtype=f16 layout=nchw} : f16[1,16,6,6] nchw\n"
