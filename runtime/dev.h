@@ -39,6 +39,8 @@ struct rt_play {
     void *const *arg;       /* of all steps */
 };
 
+enum { RT_MARKS = 6 }; /* of yolort_detect; the steps of a run have those after them */
+
 /* What a device with memory of its own does for a context. Between begin and end (which is called whatever happened) work is
  * put on the caller's stream; wait returns when the last run's is done. After YOLORT_DEVICE_LOST every call gives that. */
 struct rt_own_memory {
@@ -54,6 +56,11 @@ struct rt_own_memory {
     yolort_status (*put)(void *session, uint8_t *to, const void *from, size_t bytes, const struct rt_error *e);
     yolort_status (*get)(void *session, void *to, const uint8_t *from, size_t bytes, const struct rt_error *e);
     yolort_status (*settle)(void *session, const struct rt_error *e); /* waits for what was put on the stream */
+    /* Times: a mark of what was put on the stream so far; from mark i to mark i + 1, both reached. */
+    yolort_status (*mark)(void *session, int i, const struct rt_error *e);
+    yolort_status (*between)(void *session, int i, double *ms, const struct rt_error *e);
+    /* on 1: the stream does nothing from here on until 0. Where the device can't, nothing happens. */
+    yolort_status (*hold)(void *session, int on, const struct rt_error *e);
     yolort_status (*end)(void *session, const struct rt_error *e);
     yolort_status (*wait)(void *session, const struct rt_error *e);
 };
@@ -67,11 +74,7 @@ struct rt_service {
     yolort_status (*clear)(void *session, uint8_t *at, size_t bytes, const struct rt_error *e); /* zeros */
     yolort_status (*take)(void *session, int pinned, size_t bytes, uint8_t **out, const struct rt_error *e); /* pinned: the host's */
     void (*drop)(void *session, int pinned, uint8_t *p);
-    yolort_status (*mark)(void *session, int i, const struct rt_error *e); /* 0 <= i < RT_MARKS */
-    yolort_status (*between)(void *session, int i, double *ms, const struct rt_error *e); /* from mark i to mark i + 1, both reached */
 };
-
-enum { RT_MARKS = 6 };
 
 struct rt_dev {
     const char *name;

@@ -22,6 +22,8 @@ enum {
     MULTIPROCESSORS = 16,     /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
     DYNAMIC_SHARED = 8,       /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
     SHARED_UNASKED = 48 << 10, /* bytes that any kernel may have */
+    GATE_OPEN = 1,
+    WAIT_EQUAL = 1,           /* CU_STREAM_WAIT_VALUE_EQ */
     CAPTURE_ACTIVE = 1,       /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
 };
 
@@ -53,7 +55,9 @@ struct session {
     size_t arena_size;
     void *stream, *done; /* of the run that goes on or went before; event behind it */
     int pending;         /* done was recorded */
-    void *mark[RT_MARKS]; /* events, made when first needed */
+    void **mark;         /* events, made when first needed */
+    int nmark;
+    uint32_t *gate;      /* pinned: the stream that is held waits for GATE_OPEN; NULL: none yet */
     int captured;        /* the caller captures the stream: what is put on it does not run now */
     struct cuda_graphs graphs;
 };
@@ -289,13 +293,14 @@ static void cuda_close(void *session)
         if (s->pending) api->event_sync(s->done);
         rt_cuda_graphs_free(&s->graphs);
         if (s->done) api->event_destroy(s->done);
-        for (int i = 0; i < RT_MARKS; i++)
-            if (s->mark[i]) api->event_destroy(s->mark[i]);
+        for (int i = 0; i < s->nmark; i++) api->event_destroy(s->mark[i]);
+        if (s->gate) api->host_free(s->gate);
         if (s->arena) api->free(s->arena);
         if (s->io) api->free(s->io);
         leave(s->p);
     }
     release(s->p, s->at);
+    free(s->mark);
     free(s);
 }
 
@@ -500,6 +505,52 @@ static yolort_status cuda_launch(const struct rt_launch *l, int32_t *stray, cons
     return check(s->p, s->at, error, l->name, e);
 }
 
+/* --- times -------------------------------------------------------------------------------------------------- */
+
+/* Events 0 .. i are there. */
+static yolort_status make_marks(struct session *s, int i, const struct rt_error *e)
+{
+    if (i < s->nmark) return YOLORT_OK;
+    void **more = realloc(s->mark, ((size_t)i + 1) * sizeof *more);
+    if (!more) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    s->mark = more;
+    for (; s->nmark <= i; s->nmark++) RT_TRY(check(s->p, s->at, s->p->api.event_create(&s->mark[s->nmark], 0), "event", e));
+    return YOLORT_OK;
+}
+
+static yolort_status cuda_mark(void *session, int i, const struct rt_error *e)
+{
+    struct session *s = session;
+    RT_TRY(make_marks(s, i, e));
+    return check(s->p, s->at, s->p->api.event_record(s->mark[i], s->stream), "event", e);
+}
+
+static yolort_status cuda_between(void *session, int i, double *ms, const struct rt_error *e)
+{
+    struct session *s = session;
+    float v = 0;
+    RT_TRY(check(s->p, s->at, s->p->api.event_elapsed(&v, s->mark[i], s->mark[i + 1]), "event", e));
+    *ms = (double)v;
+    return YOLORT_OK;
+}
+
+/* With unified addresses, which every driver of 64 bits has, pinned memory has the same address on the device. */
+static yolort_status cuda_hold(void *session, int on, const struct rt_error *e)
+{
+    struct session *s = session;
+    const struct cuda_api *api = &s->p->api;
+    if (!on && s->gate) __atomic_store_n(s->gate, GATE_OPEN, __ATOMIC_RELEASE);
+    if (!on || !api->stream_wait_value || s->captured) return YOLORT_OK;
+    void *gate = s->gate;
+    if (!gate) RT_TRY(check(s->p, s->at, api->host_alloc(&gate, sizeof *s->gate, 0), "pinned memory", e));
+    s->gate = gate;
+    *s->gate = 0;
+    yolort_status r = check(s->p, s->at, api->stream_wait_value(s->stream, (uint64_t)(uintptr_t)gate, GATE_OPEN, WAIT_EQUAL), "profile", e);
+    if (r != YOLORT_UNSUPPORTED) return r;
+    if (e && e->size) e->text[0] = 0;
+    return YOLORT_OK;
+}
+
 /* --- before and after the network --------------------------------------------------------------------------- */
 
 static int cuda_has_service(void *session)
@@ -567,22 +618,6 @@ static void cuda_drop(void *session, int pinned, uint8_t *p)
     leave(s->p);
 }
 
-static yolort_status cuda_mark(void *session, int i, const struct rt_error *e)
-{
-    struct session *s = session;
-    if (!s->mark[i]) RT_TRY(check(s->p, s->at, s->p->api.event_create(&s->mark[i], 0), "event", e));
-    return check(s->p, s->at, s->p->api.event_record(s->mark[i], s->stream), "event", e);
-}
-
-static yolort_status cuda_between(void *session, int i, double *ms, const struct rt_error *e)
-{
-    struct session *s = session;
-    float v = 0;
-    RT_TRY(check(s->p, s->at, s->p->api.event_elapsed(&v, s->mark[i], s->mark[i + 1]), "event", e));
-    *ms = (double)v;
-    return YOLORT_OK;
-}
-
 static const struct rt_service service = {
     .has = cuda_has_service,
     .serve = cuda_serve,
@@ -590,8 +625,6 @@ static const struct rt_service service = {
     .clear = cuda_clear,
     .take = cuda_take,
     .drop = cuda_drop,
-    .mark = cuda_mark,
-    .between = cuda_between,
 };
 
 static yolort_status cuda_play(void *session, const struct rt_play *p, int *played, const struct rt_error *e)
@@ -611,6 +644,9 @@ static const struct rt_own_memory own = {
     .put = cuda_put,
     .get = cuda_get,
     .settle = cuda_settle,
+    .mark = cuda_mark,
+    .between = cuda_between,
+    .hold = cuda_hold,
     .end = cuda_end,
     .wait = cuda_wait,
 };

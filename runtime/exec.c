@@ -1,11 +1,9 @@
 #include "cpucount.h"
 #include "object.h"
 #include "opts.h"
-#include "order.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -14,6 +12,7 @@ enum {
     SPIN_US = 50, /* a run of yolov8n on two threads: 28.8 ms with 0, 28.0 with 5, 27.2 with 20, 26.7 with 50 and with 200 */
     MAX_SPIN_US = 1000000,
     MAX_DEVICE = 1023,
+    MAX_TIMED = 10000, /* runs; each takes an event */
     GRAPH_BITS = YOLORT_GRAPH_OFF | YOLORT_GRAPH_CHAIN | YOLORT_GRAPH_FULL_EDGES,
 };
 
@@ -247,61 +246,6 @@ static void wire(yolort_context *c, const struct rt_bindings *b)
     c->wired = b;
 }
 
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static yolort_status run_step(yolort_context *c, const struct ym_step *p, int batch, const struct rt_error *e)
-{
-    const struct rt_tables *t = &c->m->t;
-    struct rt_launch l = {
-        .code = &c->m->code,
-        .session = c->session,
-        .kernel = p->kernel,
-        .narg = p->narg,
-        .name = t->strings + t->kernel[p->kernel].name,
-        .entry = t->kernel[p->kernel].offset,
-        .arg = c->arg + p->first_arg,
-        .total = t->kernel[p->kernel].units * batch,
-        .grain = p->grain,
-        .pool = c->pool,
-        .scratch = c->scratch.data,
-        .scratch_stride = c->scratch_stride,
-    };
-    int32_t r = 0;
-    RT_TRY(c->m->dev->launch(&l, &r, e));
-    RT_CHECK(e, FORMAT, RUN_STRAY, !r, "step %d (%s, %s): an access would have left argument %d",
-             (int)(p - t->step), t->strings + p->label, t->strings + t->kernel[p->kernel].name, r - 1);
-    return YOLORT_OK;
-}
-
-static yolort_status play(yolort_context *c, int batch, const uint64_t in[2], const uint64_t out[2], int *played, const struct rt_error *e)
-{
-    const struct rt_play p = {batch, {in[0], in[1]}, {out[0], out[1]}, c->arg};
-    *played = 0;
-    return c->session && !c->profile ? c->m->dev->own->play(c->session, &p, played, e) : YOLORT_OK;
-}
-
-static yolort_status run_steps(yolort_context *c, int batch, const uint64_t in[2], const uint64_t out[2], const struct rt_error *e)
-{
-    const struct rt_tables *t = &c->m->t;
-    int played;
-    RT_TRY(play(c, batch, in, out, &played, e));
-    if (played) return YOLORT_OK;
-    if (c->profile) memset(c->ms, 0, t->nstep * sizeof *c->ms);
-    for (uint32_t i = 0; i < t->nstep; i++) {
-        if (!rt_step_wanted(&t->step[i], in, out)) continue;
-        double start = c->profile ? now_ms() : 0;
-        RT_TRY(run_step(c, &t->step[i], batch, e));
-        if (c->profile && c->session) RT_TRY(c->m->dev->own->settle(c->session, e));
-        if (c->profile) c->ms[i] = now_ms() - start;
-    }
-    return YOLORT_OK;
-}
-
 /* Host memory that is bound, to the device (output 0) or from it (1). */
 static yolort_status copy_bound(yolort_context *c, const struct rt_bindings *b, int batch, int output, const struct rt_error *e)
 {
@@ -321,7 +265,7 @@ static yolort_status run_inside(yolort_context *c, const struct rt_bindings *b, 
 {
     if (c->guard) RT_TRY(c->m->dev->own->poison(c->session, e));
     RT_TRY(copy_bound(c, b, batch, 0, e));
-    RT_TRY(run_steps(c, batch, in, out, e));
+    RT_TRY(rt_steps_run(c, batch, in, out, e));
     return copy_bound(c, b, batch, 1, e);
 }
 
@@ -334,18 +278,31 @@ static yolort_status run_on_device(yolort_context *c, const struct rt_bindings *
     return s ? s : end;
 }
 
-yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int batch, void *stream)
+/* What is bound is fit for a run, and wired. */
+static yolort_status make_ready(yolort_context *c, const struct rt_bindings *b, int batch, uint64_t in[2], uint64_t out[2])
 {
     struct rt_error e = rt_context_error(c);
-    uint64_t in[2] = {0, 0}, out[2] = {0, 0};
     RT_CHECK(&e, ARG, RUN_BATCH, batch >= 1 && batch <= c->m->t.target->max_batch, "run: batch %d of at most %d",
              batch, c->m->t.target->max_batch);
     RT_CHECK(&e, ARG, RUN_FORK, c->owner == getpid(), "run: the context was made before a fork");
     RT_TRY(check_bound(c, b, (size_t)batch, in, out, &e));
     wire(c, b);
-    if (c->session) return run_on_device(c, b, batch, in, out, stream, &e);
+    return YOLORT_OK;
+}
+
+static yolort_status run_here(yolort_context *c, int batch, const uint64_t in[2], const uint64_t out[2], const struct rt_error *e)
+{
     if (c->guard) rt_block_poison(&c->arena);
-    return run_steps(c, batch, in, out, &e);
+    return rt_steps_run(c, batch, in, out, e);
+}
+
+yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int batch, void *stream)
+{
+    struct rt_error e = rt_context_error(c);
+    uint64_t in[2] = {0, 0}, out[2] = {0, 0};
+    RT_TRY(make_ready(c, b, batch, in, out));
+    if (c->session) return run_on_device(c, b, batch, in, out, stream, &e);
+    return run_here(c, batch, in, out, &e);
 }
 
 yolort_status rt_context_wait(yolort_context *c)
@@ -365,6 +322,52 @@ yolort_status yolort_run(yolort_context *c, int batch, void *stream)
 {
     RT_TRY(rt_context_enter(c));
     return rt_context_leave(c, run(c, batch, stream));
+}
+
+/* Between begin and end. */
+static yolort_status run_marked(yolort_context *c, int batch, const uint64_t in[2], const uint64_t out[2], int runs, const struct rt_error *e)
+{
+    const struct rt_own_memory *own = c->m->dev->own;
+    RT_TRY(own->mark(c->session, 0, e));
+    for (int i = 0; i < runs; i++) {
+        RT_TRY(run_inside(c, &c->bound, batch, in, out, e));
+        RT_TRY(own->mark(c->session, i + 1, e));
+    }
+    RT_TRY(own->settle(c->session, e));
+    return YOLORT_OK;
+}
+
+static yolort_status time_on_device(yolort_context *c, int batch, const uint64_t in[2], const uint64_t out[2], void *stream, int runs,
+                                    double *ms, const struct rt_error *e)
+{
+    const struct rt_own_memory *own = c->m->dev->own;
+    RT_TRY(own->begin(c->session, stream, e));
+    yolort_status s = run_marked(c, batch, in, out, runs, e);
+    for (int i = 0; i < runs && !s; i++) s = own->between(c->session, i, &ms[i], e);
+    yolort_status end = own->end(c->session, s ? NULL : e);
+    return s ? s : end;
+}
+
+static yolort_status time_runs(yolort_context *c, int batch, void *stream, int runs, double *ms)
+{
+    struct rt_error e = rt_context_error(c);
+    uint64_t in[2] = {0, 0}, out[2] = {0, 0};
+    RT_CHECK(&e, ARG, RUN_STREAM, !stream || c->session, "run: a CPU module takes no stream");
+    RT_CHECK(&e, ARG, TIME_RUNS, ms && runs >= 1 && runs <= MAX_TIMED, "time: %d runs, or no room for them", runs);
+    RT_TRY(make_ready(c, &c->bound, batch, in, out));
+    if (c->session) return time_on_device(c, batch, in, out, stream, runs, ms, &e);
+    for (int i = 0; i < runs; i++) {
+        double start = rt_now_ms();
+        RT_TRY(run_here(c, batch, in, out, &e));
+        ms[i] = rt_now_ms() - start;
+    }
+    return YOLORT_OK;
+}
+
+yolort_status yolort_time(yolort_context *c, int batch, void *stream, int runs, double *ms)
+{
+    RT_TRY(rt_context_enter(c));
+    return rt_context_leave(c, time_runs(c, batch, stream, runs, ms));
 }
 
 /* CPU work is done when yolort_run returns; then only a context inside another call is to be told. */

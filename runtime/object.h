@@ -91,6 +91,10 @@ struct rt_error rt_context_error(yolort_context *c);
 /* An input that is a form of the picture; of those one is bound. */
 int rt_is_picture(const yolort_module *m, size_t io);
 
+/* steps.c: launches or plays the steps that these inputs and outputs want; the caller has wired their arguments. */
+yolort_status rt_steps_run(yolort_context *c, int batch, const uint64_t in[2], const uint64_t out[2], const struct rt_error *e);
+double rt_now_ms(void); /* of a clock that never goes back */
+
 /* Entered. Runs `batch` images on these bindings; on a device, the work is then on the stream. */
 yolort_status rt_context_run(yolort_context *c, const struct rt_bindings *b, int batch, void *stream);
 yolort_status rt_context_wait(yolort_context *c);

@@ -235,7 +235,7 @@ static yolort_status letterbox(yolort_context *c, const struct rt_request *r, co
 
 static yolort_status mark(yolort_context *c, int i, const struct rt_error *e)
 {
-    return c->parts ? service_of(c)->mark(c->session, i, e) : YOLORT_OK;
+    return c->parts ? c->m->dev->own->mark(c->session, i, e) : YOLORT_OK;
 }
 
 static yolort_status put_pictures(yolort_context *c, const struct rt_request *r, struct group *g, const struct rt_error *e)
@@ -439,7 +439,7 @@ static void abandon(yolort_context *c, const struct rt_request *r)
 static yolort_status read_marks(yolort_context *c, const struct rt_error *e)
 {
     for (int i = 0; c->parts && i < RT_MARKS - 1; i++)
-        RT_TRY(service_of(c)->between(c->session, i, &c->detect.part_ms[i], e));
+        RT_TRY(c->m->dev->own->between(c->session, i, &c->detect.part_ms[i], e));
     return YOLORT_OK;
 }
 

@@ -209,6 +209,9 @@ typedef struct yolort_step {
 } yolort_step;
 YOLORT_API size_t yolort_step_count(const yolort_module *m);
 YOLORT_API yolort_status yolort_profile(yolort_context *c, int what);
+/* Milliseconds of each of `runs` whole runs, one after another, as yolort_run does them: by the device's own clock on a CUDA module.
+ * Waits for them. */
+YOLORT_API yolort_status yolort_time(yolort_context *c, int batch, void *stream, int runs, double *ms);
 YOLORT_API yolort_status yolort_step_at(const yolort_context *c, size_t i, yolort_step *out);
 
 /* --- images ------------------------------------------------------------------------------------------------- */

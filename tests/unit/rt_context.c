@@ -506,6 +506,23 @@ Test(rt_context, profile)
     close_net(n);
 }
 
+Test(rt_context, times_of_runs)
+{
+    struct net *n = tiny(1, 0);
+    double ms[3] = {-1, -1, -1};
+    cr_expect_eq(yolort_bind(n->c, MB_INPUT_U8, u8, sizeof u8), YOLORT_OK);
+    cr_expect_eq(yolort_bind(n->c, MB_ECHO, echo, sizeof echo), YOLORT_OK);
+    cr_expect_eq(yolort_time(n->c, 2, NULL, 2, ms), YOLORT_OK, "%s", yolort_error(n->c));
+    cr_expect(ms[0] >= 0 && ms[1] >= 0 && ms[2] < 0);
+    expect_error(n, yolort_time(n->c, 2, NULL, 0, ms), "time: 0 runs");
+    expect_error(n, yolort_time(n->c, 2, NULL, 10001, ms), "time: 10001 runs");
+    expect_error(n, yolort_time(n->c, 2, NULL, 1, NULL), "no room");
+    expect_error(n, yolort_time(n->c, 3, NULL, 1, ms), "batch 3");
+    expect_error(n, yolort_time(n->c, 1, ms, 1, ms), "stream");
+    cr_expect_eq(yolort_time(NULL, 1, NULL, 1, ms), YOLORT_ARG);
+    close_net(n);
+}
+
 Test(rt_context, status_names)
 {
     cr_expect_str_eq(yolort_status_name(YOLORT_OK), "OK");

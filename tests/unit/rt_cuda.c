@@ -264,6 +264,38 @@ Test(rt_cuda, no_graphs_here)
     closed(n);
 }
 
+/* By events; without a graph. The mock's clock says half a millisecond from any event to another. */
+Test(rt_cuda, profile)
+{
+    struct mock k = mock();
+    struct net *n = opened();
+    long played = k.played();
+    double ms[4] = {0};
+    yolort_step step;
+    bind(n);
+    cr_expect_eq(yolort_bind(n->c, MB_DECODED, NULL, 0), YOLORT_OK);
+    cr_expect_eq(yolort_profile(n->c, 1), YOLORT_OK);
+    for (int i = 0; i < 2; i++) cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_OK, "%s", yolort_error(n->c));
+    cr_expect_eq(k.played(), played);
+    static const double expected[4] = {0.5, 0, 0.5, 0};
+    for (size_t i = 0; i < 4; i++) {
+        cr_expect_eq(yolort_step_at(n->c, i, &step), YOLORT_OK);
+        cr_expect_eq(step.ms, expected[i], "step %zu: %g", i, step.ms);
+    }
+    cr_expect_eq(yolort_profile(n->c, 0), YOLORT_OK);
+    cr_expect_eq(yolort_time(n->c, 1, NULL, 3, ms), YOLORT_OK, "%s", yolort_error(n->c));
+    cr_expect_eq(k.played() - played, 3);
+    cr_expect(ms[0] == 0.5 && ms[2] == 0.5 && ms[3] == 0);
+    cr_expect_eq(yolort_profile(n->c, 1), YOLORT_OK);
+    k.fail("cuStreamWaitValue32_v2", 1, 801);
+    cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_OK, "%s", yolort_error(n->c));
+    cr_expect_str_empty(yolort_error(n->c));
+    k.fail("cuLaunchKernel", 2, 1);
+    cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_ARG);
+    closed(n);
+    cr_expect_eq(k.live(), 0);
+}
+
 Test(rt_cuda, one_module_many_contexts)
 {
     struct mock k = mock();
@@ -474,6 +506,8 @@ static yolort_status whole(struct net *n, const struct mock *k, int graph, const
     if (!s) s = yolort_bind(n->c, MB_ECHO, echo, sizeof echo);
     if (!s) s = yolort_run(n->c, 1, NULL);
     if (!s) s = yolort_run(n->c, 2, NULL);
+    if (!s) s = yolort_profile(n->c, 1);
+    if (!s) s = yolort_run(n->c, 1, NULL);
     if (!s) s = yolort_wait(n->c);
     *failed = k->failed();
     k->fail("", 0, 0); /* what can't be given back stays */
@@ -491,7 +525,7 @@ static int is_asking(const char *call)
 /* Runs without graphs give the same. */
 static int is_harmless(const char *call, yolort_status s)
 {
-    return s == YOLORT_UNSUPPORTED && !strncmp(call, "cuGraph", 7);
+    return s == YOLORT_UNSUPPORTED && (!strncmp(call, "cuGraph", 7) || !strcmp(call, "cuStreamWaitValue32_v2"));
 }
 
 static const struct {
