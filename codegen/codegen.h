@@ -107,6 +107,9 @@ struct cg_program {
 struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, const struct cg_target *t,
                               const struct cg_opts *o);
 
+/* The first kernel of p with the same program as kernel n. */
+uint32_t cg_same_kernel(const struct cg_program *p, uint32_t n);
+
 /* --- fast families (fast.def, fast_*.c) --------------------------------------------------------------------- */
 
 struct cg_fast {

@@ -173,7 +173,7 @@ static void set_costs(const struct yir_func *f, struct cg_kernel *k)
     if (k->grain > k->units) k->grain = (int32_t)k->units;
 }
 
-static uint32_t find_same(const struct cg_program *p, uint32_t n)
+uint32_t cg_same_kernel(const struct cg_program *p, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (p->kernel[i].text_len == p->kernel[n].text_len && !strcmp(p->kernel[i].symbol, p->kernel[n].symbol) &&
@@ -244,7 +244,7 @@ struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, con
         k->units = b->units;
         set_names(a, f, k);
         set_costs(f, k);
-        k->same_as = find_same(p, i);
+        k->same_as = cg_same_kernel(p, i);
     }
     return p;
 }

@@ -140,7 +140,7 @@ int cg_trials_load(struct cg_trials *t, int number, void *bytes, size_t size, st
     yolort_context_opts_init(&co, sizeof co);
     co.threads = t->threads;
     if (yolort_context_new(&v->context, v->module, &co)) return fail(out, "context", "can't be made");
-    yolort_profile(v->context, 1);
+    yolort_profile(v->context, YOLORT_STEPS | YOLORT_STEPS_ALONE);
     return 0;
 }
 

@@ -320,10 +320,40 @@ static double needed_s(const struct tuner *w, int n, int rounds)
     return rounds * (n + 2) * w->run_s + w->make_s;
 }
 
+static struct cg_program *program_of(struct tuner *w, int variant)
+{
+    struct cg_opts o = *w->base;
+    o.choose = choose;
+    o.choose_user = w;
+    w->now = variant;
+    return cg_kernels(w->arena, w->f, w->t, &o);
+}
+
+/* Kernels of all variants as those of one program. */
+static struct cg_program *all_kernels(struct tuner *w, int nvariant)
+{
+    struct cg_program *all = program_of(w, 0);
+    size_t cap = 0;
+    struct cg_kernel *kernel = yir_grow(w->arena, NULL, &cap, (size_t)all->nkernel * (size_t)nvariant, sizeof *kernel);
+    memcpy(kernel, all->kernel, all->nkernel * sizeof *kernel);
+    for (int v = 1; v < nvariant; v++) {
+        const struct cg_program *p = program_of(w, v);
+        for (uint32_t i = 0; i < p->nkernel; i++) {
+            kernel[all->nkernel] = p->kernel[i];
+            all->nkernel++;
+        }
+    }
+    all->kernel = kernel;
+    for (uint32_t i = 0; i < all->nkernel; i++) kernel[i].same_as = cg_same_kernel(all, i);
+    return all;
+}
+
 /* Makes the variants while the budget lasts; part of it stays for measuring. Their number, or -1. */
 static int make_variants(struct tuner *w, int wanted)
 {
     double begun = seconds(), budget = left_s(w);
+    progress(w, "kernels", 0, wanted, budget);
+    if (w->o->ahead && w->o->ahead(w->o->user, all_kernels(w, wanted))) return -1;
     for (int v = 0; v < wanted; v++) {
         double before = seconds(), spent = before - begun, more = v ? spent / v : 0;
         if (v >= 1 && spent + more + needed_s(w, v + 1, LEAST_ROUNDS) > budget) return v;

@@ -28,6 +28,8 @@ struct cg_tune_opts {
     struct cg_cachedir *folder; /* of db, for turns at measuring; NULL: whenever it likes */
     /* Compiles f under these options to a module, in malloc's memory. -1 after reporting. */
     int (*make)(void *user, const struct cg_opts *o, void **bytes, size_t *size);
+    /* Compiles kernels of several networks at once, so that `make` finds them (cg_opts.objects). NULL: `make` does it all. */
+    int (*ahead)(void *user, const struct cg_program *all);
     void (*progress)(void *user, const char *what, int done, int total, double seconds_left); /* may be NULL */
     /* Each candidate measured, with the label of its first kernel and the predicted cycles; may be NULL. */
     void (*report)(void *user, const char *label, const char *config, double cycles, double ms);

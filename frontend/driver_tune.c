@@ -157,6 +157,13 @@ static int make_candidate(void *user, const struct cg_opts *o, void **bytes, siz
     return rc;
 }
 
+static int compile_ahead(void *user, const struct cg_program *all)
+{
+    const struct making *m = user;
+    struct cg_code code;
+    return cg_nvrtc_compile(m->k->arena, m->k->diags, all, &m->b->target, &code);
+}
+
 static void tune_progress(void *user, const char *what, int done, int total, double left)
 {
     struct making *m = user;
@@ -225,6 +232,7 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, con
                              .db = c->records,
                              .folder = c->folder,
                              .make = make_candidate,
+                             .ahead = b->target.backend == CG_CUDA ? compile_ahead : NULL,
                              .progress = tune_progress,
                              .report = k->o->tune_report ? tell_candidate : NULL,
                              .user = m};

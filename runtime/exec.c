@@ -414,7 +414,7 @@ int yolort_threads(const yolort_context *c)
 yolort_status yolort_profile(yolort_context *c, int what)
 {
     RT_TRY(rt_context_enter(c));
-    c->profile = what & YOLORT_STEPS;
+    c->profile = what & YOLORT_STEPS ? what & (YOLORT_STEPS | YOLORT_STEPS_ALONE) : 0;
     c->parts = what & YOLORT_PARTS;
     return rt_context_leave(c, YOLORT_OK);
 }

@@ -197,7 +197,9 @@ YOLORT_API const char *yolort_error(const yolort_context *c);
  * may read it between runs. On a CUDA module it is a copy, made by each call. NULL for what is no context. */
 YOLORT_API void *yolort_arena(yolort_context *c, size_t *bytes);
 
-enum { YOLORT_STEPS = 1, YOLORT_PARTS = 2 }; /* what to profile, or both of them: steps of runs, parts of detections */
+/* What to profile, added up: steps of runs; parts of detections; with STEPS on a CUDA module, every step several times in a row,
+ * which leaves the mean time of its kernel without what events and the gap to the next one add. */
+enum { YOLORT_STEPS = 1, YOLORT_PARTS = 2, YOLORT_STEPS_ALONE = 4 };
 
 /* Times of the last run by step, when profiling is on. */
 typedef struct yolort_step {

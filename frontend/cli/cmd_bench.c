@@ -248,7 +248,7 @@ static void drop_skipped(struct bench *b)
 /* Apart from the measured runs, as reading clocks between kernels costs time. */
 static int profile(struct bench *b)
 {
-    int rc = cli_runtime_check(yolort_profile(b->context, 1), b->path, yolort_error(b->context), b->e);
+    int rc = cli_runtime_check(yolort_profile(b->context, YOLORT_STEPS | YOLORT_STEPS_ALONE), b->path, yolort_error(b->context), b->e);
     for (int r = 0; rc == 0 && r < PROFILED_RUNS; r++) {
         rc = run_once(b);
         for (size_t i = 0; rc == 0 && i < b->nlayer; i++) {

@@ -296,6 +296,31 @@ Test(rt_cuda, profile)
     cr_expect_eq(k.live(), 0);
 }
 
+/* Sixteen launches of each step, of which the clock says half a millisecond; a failure in between opens the gate too. */
+Test(rt_cuda, profile_of_steps_alone)
+{
+    struct mock k = mock();
+    struct net *n = opened();
+    yolort_step step;
+    bind(n);
+    cr_expect_eq(yolort_bind(n->c, MB_DECODED, NULL, 0), YOLORT_OK);
+    cr_expect_eq(yolort_profile(n->c, YOLORT_STEPS_ALONE), YOLORT_OK);
+    long played = k.played();
+    cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_OK);
+    cr_expect_eq(k.played(), played + 1, "alone says how steps are profiled, not that they are");
+    cr_expect_eq(yolort_profile(n->c, YOLORT_STEPS | YOLORT_STEPS_ALONE), YOLORT_OK);
+    long launched = k.launches();
+    cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_OK, "%s", yolort_error(n->c));
+    cr_expect_eq(k.launches() - launched, 2 * 16);
+    cr_expect_eq(yolort_step_at(n->c, 0, &step), YOLORT_OK);
+    cr_expect_eq(step.ms, 0.5 / 16);
+    k.fail("cuLaunchKernel", 5, 1);
+    cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_ARG);
+    cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_OK, "%s", yolort_error(n->c));
+    closed(n);
+    cr_expect_eq(k.live(), 0);
+}
+
 Test(rt_cuda, one_module_many_contexts)
 {
     struct mock k = mock();
