@@ -366,6 +366,16 @@ static bool is_known(const char *family)
     return false;
 }
 
+static bool no_gpu(void)
+{
+    size_t n;
+    int driver;
+    char why[256];
+    if (!yolort_gpus(NULL, 0, &n, &driver, why, sizeof why) && n) return false;
+    printf("gpufam: skipped: %s\n", why);
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     char *folder = NULL;
@@ -379,6 +389,7 @@ int main(int argc, char **argv)
     }
     if (!cg_nvrtc_version(a, yir_diags_new(a, NULL, NULL))) return printf("gpufam: skipped: no NVRTC\n"), SKIPPED;
     yir_arena_free(a);
+    if (!folder && no_gpu()) return bad ? 1 : SKIPPED;
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         const struct row *r = &rows[i];
         if (!wanted(r->family, argc - first, argv + first) || !is_known(r->family)) continue;
