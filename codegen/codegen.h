@@ -80,7 +80,7 @@ struct cg_kernel {
     int64_t units;        /* per image */
     struct cg_launch {    /* on GPUs; struct ym_kernel says what each is */
         int32_t threads, per_block, shared, most_blocks;
-        int32_t waits;    /* 1: own bodies draw kb_cuda_wait before they touch what other kernels write */
+        int32_t waits;    /* 1: gains by an early start, having much to do before kb_cuda_wait, which own bodies then draw */
         int32_t resident; /* blocks that should fit on a multiprocessor at once (a hint to the compiler); 0: unsaid */
     } launch;
     struct cg_map map[CG_MAX_MAPS]; /* on GPUs: t0, t1 ... of the body */

@@ -349,5 +349,5 @@ void emit_fast_conv_mma(struct kb *b, struct cg_kernel *k)
     k->cuda_head = head.text;
     k->cuda = body.text;
     k->launch = (struct cg_launch){.threads = mma_threads(&m), .per_block = 1, .shared = (int32_t)mma_shared(&m),
-                                   .waits = kb_cuda_waits(b->target), .resident = (int32_t)resident(&m)};
+                                   .resident = (int32_t)resident(&m)};
 }

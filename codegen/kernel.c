@@ -1,6 +1,5 @@
 /* From the kernels that fusion made to programs: choice of family, the generic way, names and costs. */
 #include "fast.h"
-#include "kb_cuda.h"
 
 #include <string.h>
 
@@ -238,7 +237,7 @@ struct cg_program *cg_kernels(struct yir_arena *a, const struct yir_func *f, con
         struct kb *b = kb_new(a, f, &t->kb, i + 1);
         k->prog = b;
         if (t->backend == CG_CUDA)
-            k->launch = (struct cg_launch){.threads = CG_BLOCK, .per_block = CG_BLOCK, .waits = kb_cuda_waits(&t->kb)};
+            k->launch = (struct cg_launch){.threads = CG_BLOCK, .per_block = CG_BLOCK};
         record(b, k, t, o);
         kb_check(b);
         k->units = b->units;

@@ -27,6 +27,21 @@ struct cuda_kernel {
     void **parameter, **extra;
 };
 
+/* CUmemAllocationProp, CUmemAccessDesc. */
+struct cuda_place {
+    int kind, id;
+};
+struct cuda_memory_kind {
+    int type, handles;
+    struct cuda_place at;
+    void *windows;
+    uint8_t flags[8];
+};
+struct cuda_access {
+    struct cuda_place at;
+    int flags;
+};
+
 /* CUgraphEdgeData. */
 struct cuda_edge {
     uint8_t from_port, to_port, type, reserved[5];

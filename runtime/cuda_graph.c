@@ -86,11 +86,11 @@ static int waits(const struct cuda_graphs *g, const struct rt_order *o, uint32_t
     return g->t->kernel[g->t->step[o->step[node]].kernel].waits != 0;
 }
 
-/* A kernel that waits by itself for the end of what comes before may be started before that end. What it comes after has to do
- * the same, so that what lies further back is over as well. */
-static int is_programmatic(const struct cuda_graphs *g, const struct rt_order *o, uint32_t from, uint32_t to)
+/* A kernel that waits by itself for the end of the one before may be started before that end. What lies further back is over then
+ * as well: the one before has waited for it, in whichever way. */
+static int is_programmatic(const struct cuda_graphs *g, const struct rt_order *o, uint32_t node)
 {
-    return g->api->graph_link_as && !(g->mode & YOLORT_GRAPH_FULL_EDGES) && waits(g, o, from) && waits(g, o, to);
+    return g->api->graph_link_as && !(g->mode & YOLORT_GRAPH_FULL_EDGES) && waits(g, o, node);
 }
 
 static void add_link(struct links *l, const struct cuda_graph *x, uint32_t from, uint32_t to, int programmatic)
@@ -107,12 +107,12 @@ static void collect(const struct cuda_graphs *g, const struct rt_order *o, const
     for (uint32_t i = 1; i < o->n; i++) {
         uint32_t n = o->first[i + 1] - o->first[i];
         if (g->mode & YOLORT_GRAPH_CHAIN) {
-            add_link(l, x, i - 1, i, is_programmatic(g, o, i - 1, i));
+            add_link(l, x, i - 1, i, is_programmatic(g, o, i));
             continue;
         }
         for (uint32_t k = 0; k < n; k++) {
             uint32_t from = o->before[o->first[i] + k];
-            add_link(l, x, from, i, n == 1 && is_programmatic(g, o, from, i));
+            add_link(l, x, from, i, n == 1 && is_programmatic(g, o, i));
         }
     }
 }

@@ -1,12 +1,9 @@
 /* NVIDIA GPUs through the CUDA driver. */
 #include "block.h"
 #include "cuda_graph.h"
-#include "dev.h"
-#include "service.h"
+#include "cuda_program.h"
 
-#include <elf.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,38 +16,17 @@ enum {
     DEVICE_ORDINAL = 9,       /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
     HOST_MEMORY = 1,          /* CU_MEMORYTYPE_HOST */
     EVENT_WITHOUT_TIMING = 2, /* CU_EVENT_DISABLE_TIMING */
-    MULTIPROCESSORS = 16,     /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
-    DYNAMIC_SHARED = 8,       /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
-    SHARED_UNASKED = 48 << 10, /* bytes that any kernel may have */
+    PORTABLE = 1,             /* CU_MEMHOSTALLOC_PORTABLE: pinned for all devices */
     GATE_OPEN = 1,
     WAIT_EQUAL = 1,           /* CU_STREAM_WAIT_VALUE_EQ */
     CAPTURE_ACTIVE = 1,       /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
 };
 
-/* A loaded program on one device; contexts there share it. */
-struct placed {
-    struct placed *next;
-    int ordinal, device, multiprocessors;
-    int sessions;    /* contexts that use it; under the program's lock */
-    atomic_int lost; /* error after which the driver's context does nothing more; 0: none */
-    void *context;   /* NULL: not retained */
-    void **module, **function; /* by kernel */
-    uint32_t nmodule;
-    void *service_module, *service[YM_NSERVICE]; /* NULL: none */
-    uint64_t constants;
-};
-
-struct program {
-    struct cuda_api api;
-    const struct rt_tables *t;
-    pthread_mutex_t lock; /* over the list */
-    struct placed *first;
-};
-
 /* A context's part. */
 struct session {
-    struct program *p;
-    struct placed *at;
+    struct cuda_program *p;
+    struct cuda_placed *at;
+    struct cuda_device *device; /* at's */
     uint64_t arena, io; /* device memory; io: of all inputs and outputs */
     size_t arena_size;
     void *stream, *done; /* of the run that goes on or went before; event behind it */
@@ -64,242 +40,40 @@ struct session {
 
 /* --- errors ------------------------------------------------------------------------------------------------- */
 
-static yolort_status check(const struct program *p, struct placed *at, int error, const char *what, const struct rt_error *e)
+static yolort_status check(const struct session *s, int error, const char *what, const struct rt_error *e)
 {
-    return rt_cuda_check(&p->api, at ? &at->lost : NULL, error, what, e);
+    return rt_cuda_device_check(s->device, error, what, e);
 }
 
 static yolort_status still_there(const struct session *s, const struct rt_error *e)
 {
-    int error = atomic_load(&s->at->lost);
+    int error = atomic_load(&s->device->lost);
     return error ? rt_fail(e, YOLORT_DEVICE_LOST, "the device was lost by an earlier error (%d)", error) : YOLORT_OK;
 }
 
-static void leave(const struct program *p)
+static void leave(const struct cuda_program *p)
 {
     void *old;
     p->api.pop(&old);
 }
 
-/* --- programs ----------------------------------------------------------------------------------------------- */
-
-/* Failures of asking become what makes the loader try the next program. */
-static yolort_status no_use(yolort_status s)
-{
-    return s == YOLORT_NO_DEVICE ? s : YOLORT_INCOMPATIBLE;
-}
-
-/* Whether some device runs the code; the text tells of the last one that does not. */
-static yolort_status cuda_fits(const char *arch, const char *features, const struct rt_error *e)
-{
-    struct cuda_api api;
-    int n = 0;
-    (void)features;
-    yolort_status s = rt_cuda_load(&api, e);
-    if (!s) s = rt_cuda_status(&api, api.device_count(&n), "devices", e);
-    if (s) return no_use(s);
-    for (int i = 0; i < n; i++) {
-        int device, capability;
-        s = rt_cuda_status(&api, api.device_get(&device, i), "device", e);
-        if (!s) s = rt_cuda_capability(&api, device, &capability, e);
-        if (s) return no_use(s);
-        if (rt_cuda_arch_fits(arch, capability)) return YOLORT_OK;
-        rt_fail(e, YOLORT_INCOMPATIBLE, "needs another GPU than one of compute capability %d.%d", capability / 10, capability % 10);
-    }
-    return n ? YOLORT_INCOMPATIBLE : rt_fail(e, YOLORT_NO_DEVICE, "needs a GPU, there is none");
-}
-
-static int extent_inside(uint64_t at, uint64_t size, uint64_t room)
-{
-    return at <= room && size <= room - at;
-}
-
-/* The driver is given no size: what the file's tables name has to lie in the room it has. */
-static int is_cubin(const uint8_t *code, uint64_t room)
-{
-    Elf64_Ehdr h;
-    if (room < sizeof h) return 0;
-    memcpy(&h, code, sizeof h);
-    if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_machine != EM_CUDA) return 0;
-    if (h.e_shentsize != sizeof(Elf64_Shdr) || !extent_inside(h.e_shoff, (uint64_t)h.e_shnum * sizeof(Elf64_Shdr), room)) return 0;
-    if (h.e_phnum && h.e_phentsize != sizeof(Elf64_Phdr)) return 0;
-    if (!extent_inside(h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr), room)) return 0;
-    for (uint32_t i = 0; i < h.e_shnum; i++) {
-        Elf64_Shdr s;
-        memcpy(&s, code + h.e_shoff + i * sizeof s, sizeof s);
-        if (s.sh_type != SHT_NOBITS && !extent_inside(s.sh_offset, s.sh_size, room)) return 0;
-    }
-    for (uint32_t i = 0; i < h.e_phnum; i++) {
-        Elf64_Phdr s;
-        memcpy(&s, code + h.e_phoff + i * sizeof s, sizeof s);
-        if (!extent_inside(s.p_offset, s.p_filesz, room)) return 0;
-    }
-    return 1;
-}
-
-static yolort_status load_kernels(const struct program *p, struct placed *at, const struct rt_error *e)
-{
-    const struct rt_tables *t = p->t;
-    for (uint32_t i = 0; i < t->nkernel; i++) {
-        const char *name = t->strings + t->kernel[i].name;
-        const uint8_t *code = t->code.data + t->kernel[i].offset;
-        RT_TRY(check(p, at, p->api.module_load(&at->module[i], code), name, e));
-        at->nmodule = i + 1;
-        RT_TRY(check(p, at, p->api.module_function(&at->function[i], at->module[i], name), name, e));
-        if (t->kernel[i].shared <= SHARED_UNASKED) continue;
-        RT_TRY(check(p, at, p->api.function_set(at->function[i], DYNAMIC_SHARED, (int)t->kernel[i].shared), name, e));
-    }
-    return YOLORT_OK;
-}
-
-static yolort_status load_service(const struct program *p, struct placed *at, const struct rt_error *e)
-{
-    static const char *const name[] = {
-#define X(number, function, threads) #function,
-        YM_SERVICES(X)
-#undef X
-    };
-    const struct rt_tables *t = p->t;
-    if (!t->service) return YOLORT_OK;
-    RT_TRY(check(p, at, p->api.module_load(&at->service_module, t->code.data + t->service->offset), "service", e));
-    for (int i = 0; i < YM_NSERVICE; i++)
-        RT_TRY(check(p, at, p->api.module_function(&at->service[i], at->service_module, name[i]), name[i], e));
-    return YOLORT_OK;
-}
-
-static yolort_status load_constants(const struct program *p, struct placed *at, const struct rt_error *e)
-{
-    const struct rt_span *from = &p->t->constants;
-    if (!from->size) return YOLORT_OK;
-    RT_TRY(check(p, at, p->api.alloc(&at->constants, from->size), "memory for weights", e));
-    RT_TRY(check(p, at, p->api.copy_in(at->constants, from->data, from->size, NULL), "weights", e));
-    return check(p, at, p->api.stream_sync(NULL), "weights", e);
-}
-
-static void unplace(const struct program *p, struct placed *at)
-{
-    if (at->context && !p->api.push(at->context)) {
-        if (at->constants) p->api.free(at->constants);
-        for (uint32_t i = 0; i < at->nmodule; i++) p->api.module_unload(at->module[i]);
-        if (at->service_module) p->api.module_unload(at->service_module);
-        leave(p);
-    }
-    if (at->context) p->api.primary_release(at->device);
-    free(at->module);
-    free(at->function);
-    free(at);
-}
-
-static yolort_status fill_placed(const struct program *p, struct placed *at, const struct rt_error *e)
-{
-    const struct rt_tables *t = p->t;
-    int capability;
-    RT_TRY(check(p, NULL, p->api.device_get(&at->device, at->ordinal), "device", e));
-    RT_TRY(rt_cuda_capability(&p->api, at->device, &capability, e));
-    if (!rt_cuda_arch_fits(t->strings + t->target->arch, capability))
-        return rt_fail(e, YOLORT_INCOMPATIBLE, "device %d has compute capability %d.%d, the code is for %s", at->ordinal,
-                       capability / 10, capability % 10, t->strings + t->target->arch);
-    RT_TRY(check(p, NULL, p->api.device_attribute(&at->multiprocessors, MULTIPROCESSORS, at->device), "device", e));
-    at->module = calloc((size_t)t->nkernel + 1, sizeof *at->module);
-    at->function = calloc((size_t)t->nkernel + 1, sizeof *at->function);
-    if (!at->module || !at->function) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
-    RT_TRY(check(p, at, p->api.primary_retain(&at->context, at->device), "context", e));
-    RT_TRY(check(p, at, p->api.push(at->context), "context", e));
-    yolort_status s = load_kernels(p, at, e);
-    if (!s) s = load_service(p, at, e);
-    if (!s) s = load_constants(p, at, e);
-    leave(p);
-    return s;
-}
-
-/* The lock is held. */
-static yolort_status place(struct program *p, int ordinal, struct placed **out, const struct rt_error *e)
-{
-    for (*out = p->first; *out; *out = (*out)->next)
-        if ((*out)->ordinal == ordinal && !atomic_load(&(*out)->lost)) return YOLORT_OK;
-    struct placed *at = calloc(1, sizeof *at);
-    if (!at) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
-    at->ordinal = ordinal;
-    atomic_init(&at->lost, 0);
-    yolort_status s = fill_placed(p, at, e);
-    if (s) {
-        unplace(p, at);
-        return s;
-    }
-    at->next = p->first;
-    p->first = at;
-    *out = at;
-    return YOLORT_OK;
-}
-
-static void cuda_unload(struct rt_code *c)
-{
-    struct program *p = c->own;
-    if (!p) return;
-    for (struct placed *at = p->first, *next; at; at = next) {
-        next = at->next;
-        unplace(p, at);
-    }
-    pthread_mutex_destroy(&p->lock);
-    free(p);
-    memset(c, 0, sizeof *c);
-}
-
-/* Code goes to a device with its first context there. */
-static yolort_status cuda_load(struct rt_code *out, const struct rt_tables *t, const struct rt_error *e)
-{
-    for (uint32_t i = 0; i < t->nkernel; i++) {
-        uint64_t at = t->kernel[i].offset;
-        RT_CHECK(e, FORMAT, CUDA_CUBIN, is_cubin(t->code.data + at, t->code.size - at), "KERNEL %u (%s): is no code for GPUs", i,
-                 t->strings + t->kernel[i].name);
-    }
-    if (t->service)
-        RT_CHECK(e, FORMAT, CUDA_SERVICE, is_cubin(t->code.data + t->service->offset, t->code.size - t->service->offset),
-                 "SERVICE: is no code for GPUs");
-    struct program *p = calloc(1, sizeof *p);
-    if (!p) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
-    p->t = t;
-    yolort_status s = rt_cuda_load(&p->api, e);
-    if (s) {
-        free(p);
-        return s;
-    }
-    pthread_mutex_init(&p->lock, NULL);
-    out->own = p;
-    return YOLORT_OK;
-}
-
 /* --- contexts ----------------------------------------------------------------------------------------------- */
-
-/* A lost device's context goes when no one uses it any more: the driver makes a new one once all have given it back. */
-static void release(struct program *p, struct placed *at)
-{
-    pthread_mutex_lock(&p->lock);
-    at->sessions--;
-    if (!at->sessions && atomic_load(&at->lost)) {
-        struct placed **from = &p->first;
-        while (*from != at) from = &(*from)->next;
-        *from = at->next;
-        unplace(p, at);
-    }
-    pthread_mutex_unlock(&p->lock);
-}
 
 static void cuda_close(void *session)
 {
     struct session *s = session;
     const struct cuda_api *api = &s->p->api;
-    if (!api->push(s->at->context)) {
+    if (!api->push(s->device->context)) {
         if (s->pending) api->event_sync(s->done);
         rt_cuda_graphs_free(&s->graphs);
         if (s->done) api->event_destroy(s->done);
         for (int i = 0; i < s->nmark; i++) api->event_destroy(s->mark[i]);
         if (s->gate) api->host_free(s->gate);
-        if (s->arena) api->free(s->arena);
-        if (s->io) api->free(s->io);
         leave(s->p);
     }
-    release(s->p, s->at);
+    rt_cuda_pool_free(s->device, s->arena);
+    rt_cuda_pool_free(s->device, s->io);
+    rt_cuda_leave_placed(s->p, s->at);
     free(s->mark);
     free(s);
 }
@@ -315,9 +89,9 @@ static yolort_status allocate(struct session *s, struct rt_memory *out, const st
     uint64_t io = 0;
     for (uint32_t i = 0; i < t->nio; i++) io += io_room(t, i);
     s->arena_size = (size_t)t->target->arena_size;
-    if (s->arena_size) RT_TRY(check(s->p, s->at, s->p->api.alloc(&s->arena, s->arena_size), "arena", e));
-    RT_TRY(check(s->p, s->at, s->p->api.alloc(&s->io, io), "inputs and outputs", e));
-    RT_TRY(check(s->p, s->at, s->p->api.event_create(&s->done, EVENT_WITHOUT_TIMING), "event", e));
+    if (s->arena_size) RT_TRY(rt_cuda_pool_alloc(s->device, &s->arena, s->arena_size, "memory of a context", e));
+    RT_TRY(rt_cuda_pool_alloc(s->device, &s->io, io, "inputs and outputs", e));
+    RT_TRY(check(s, s->p->api.event_create(&s->done, EVENT_WITHOUT_TIMING), "event", e));
     *out = (struct rt_memory){(uint8_t *)(uintptr_t)s->arena, (uint8_t *)(uintptr_t)s->at->constants, {NULL}};
     uint8_t *next = (uint8_t *)(uintptr_t)s->io;
     for (uint32_t i = 0; i < t->nio; next += io_room(t, i), i++) out->io[i] = next;
@@ -380,22 +154,19 @@ static yolort_status cuda_describe(void *session, const struct rt_launch *l, str
 static yolort_status cuda_open(void **session, const struct rt_code *code, const yolort_context_opts *o, const struct rt_tables *t,
                                struct rt_memory *out, const struct rt_error *e)
 {
-    struct program *p = code->own;
-    struct placed *at;
-    pthread_mutex_lock(&p->lock);
-    yolort_status r = place(p, o->device, &at, e);
-    if (!r) at->sessions++;
-    pthread_mutex_unlock(&p->lock);
-    if (r) return r;
+    struct cuda_program *p = code->own;
+    struct cuda_placed *at;
+    RT_TRY(rt_cuda_enter_placed(p, o->device, &at, e));
     struct session *s = calloc(1, sizeof *s);
     if (!s) {
-        release(p, at);
+        rt_cuda_leave_placed(p, at);
         return rt_fail(e, YOLORT_OOM_HOST, "no memory");
     }
     s->p = p;
     s->at = at;
-    s->graphs = (struct cuda_graphs){.api = &p->api, .t = t, .lost = &at->lost, .user = s, .describe = cuda_describe, .mode = o->graph};
-    r = check(p, at, p->api.push(at->context), "context", e);
+    s->device = at->device;
+    s->graphs = (struct cuda_graphs){.api = &p->api, .t = t, .lost = &at->device->lost, .user = s, .describe = cuda_describe, .mode = o->graph};
+    yolort_status r = check(s, p->api.push(at->device->context), "context", e);
     if (!r) {
         r = allocate(s, out, e);
         leave(p);
@@ -416,11 +187,11 @@ static yolort_status cuda_locate(void *session, const void *pointer, int *where,
     const int attribute[] = {MEMORY_TYPE, DEVICE_ORDINAL};
     void *value[] = {&type, &ordinal};
     RT_TRY(still_there(s, e));
-    RT_TRY(check(s->p, s->at, api->push(s->at->context), "context", e));
+    RT_TRY(check(s, api->push(s->device->context), "context", e));
     int error = api->pointer_attributes(2, attribute, value, (uint64_t)(uintptr_t)pointer);
     leave(s->p);
-    *where = type != DEVICE_MEMORY ? 0 : ordinal == s->at->ordinal ? 1 : -1;
-    return check(s->p, s->at, error, "bind", e);
+    *where = type != DEVICE_MEMORY ? 0 : ordinal == s->device->ordinal ? 1 : -1;
+    return check(s, error, "bind", e);
 }
 
 static int is_captured(const struct session *s, void *stream, int *error)
@@ -437,20 +208,20 @@ static yolort_status cuda_begin(void *session, void *stream, const struct rt_err
     struct session *s = session;
     int error;
     RT_TRY(still_there(s, e));
-    RT_TRY(check(s->p, s->at, s->p->api.push(s->at->context), "context", e));
+    RT_TRY(check(s, s->p->api.push(s->device->context), "context", e));
     s->captured = is_captured(s, stream, &error);
     if (!error && s->pending && !s->captured) error = s->p->api.stream_wait_event(stream, s->done, 0);
     s->stream = stream;
     if (!error) return YOLORT_OK;
     leave(s->p);
-    return check(s->p, s->at, error, "run", e);
+    return check(s, error, "run", e);
 }
 
 static yolort_status cuda_end(void *session, const struct rt_error *e)
 {
     struct session *s = session;
     yolort_status r = still_there(s, e);
-    if (!r && !s->captured) r = check(s->p, s->at, s->p->api.event_record(s->done, s->stream), "run", e);
+    if (!r && !s->captured) r = check(s, s->p->api.event_record(s->done, s->stream), "run", e);
     if (!r && !s->captured) s->pending = 1;
     leave(s->p);
     return r;
@@ -460,26 +231,26 @@ static yolort_status cuda_poison(void *session, const struct rt_error *e)
 {
     struct session *s = session;
     if (!s->arena) return YOLORT_OK;
-    return check(s->p, s->at, s->p->api.fill(s->arena, 0xff, s->arena_size, s->stream), "arena", e);
+    return check(s, s->p->api.fill(s->arena, 0xff, s->arena_size, s->stream), "arena", e);
 }
 
 static yolort_status cuda_put(void *session, uint8_t *to, const void *from, size_t bytes, const struct rt_error *e)
 {
     struct session *s = session;
-    return check(s->p, s->at, s->p->api.copy_in((uint64_t)(uintptr_t)to, from, bytes, s->stream), "input", e);
+    return check(s, s->p->api.copy_in((uint64_t)(uintptr_t)to, from, bytes, s->stream), "input", e);
 }
 
 static yolort_status cuda_get(void *session, void *to, const uint8_t *from, size_t bytes, const struct rt_error *e)
 {
     struct session *s = session;
     if (!bytes) return YOLORT_OK;
-    return check(s->p, s->at, s->p->api.copy_out(to, (uint64_t)(uintptr_t)from, bytes, s->stream), "output", e);
+    return check(s, s->p->api.copy_out(to, (uint64_t)(uintptr_t)from, bytes, s->stream), "output", e);
 }
 
 static yolort_status cuda_settle(void *session, const struct rt_error *e)
 {
     struct session *s = session;
-    return check(s->p, s->at, s->p->api.stream_sync(s->stream), "run", e);
+    return check(s, s->p->api.stream_sync(s->stream), "run", e);
 }
 
 static yolort_status cuda_wait(void *session, const struct rt_error *e)
@@ -487,8 +258,8 @@ static yolort_status cuda_wait(void *session, const struct rt_error *e)
     struct session *s = session;
     RT_TRY(still_there(s, e));
     if (!s->pending) return YOLORT_OK;
-    RT_TRY(check(s->p, s->at, s->p->api.push(s->at->context), "context", e));
-    yolort_status r = check(s->p, s->at, s->p->api.event_sync(s->done), "run", e);
+    RT_TRY(check(s, s->p->api.push(s->device->context), "context", e));
+    yolort_status r = check(s, s->p->api.event_sync(s->done), "run", e);
     leave(s->p);
     return r;
 }
@@ -502,7 +273,7 @@ static yolort_status cuda_launch(const struct rt_launch *l, int32_t *stray, cons
     const struct cuda_kernel *k = &call.kernel;
     int error = s->p->api.launch(k->function, k->grid[0], k->grid[1], k->grid[2], k->block[0], k->block[1], k->block[2], k->shared,
                                  s->stream, k->parameter, k->extra);
-    return check(s->p, s->at, error, l->name, e);
+    return check(s, error, l->name, e);
 }
 
 /* --- times -------------------------------------------------------------------------------------------------- */
@@ -514,7 +285,7 @@ static yolort_status make_marks(struct session *s, int i, const struct rt_error 
     void **more = realloc(s->mark, ((size_t)i + 1) * sizeof *more);
     if (!more) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
     s->mark = more;
-    for (; s->nmark <= i; s->nmark++) RT_TRY(check(s->p, s->at, s->p->api.event_create(&s->mark[s->nmark], 0), "event", e));
+    for (; s->nmark <= i; s->nmark++) RT_TRY(check(s, s->p->api.event_create(&s->mark[s->nmark], 0), "event", e));
     return YOLORT_OK;
 }
 
@@ -522,14 +293,14 @@ static yolort_status cuda_mark(void *session, int i, const struct rt_error *e)
 {
     struct session *s = session;
     RT_TRY(make_marks(s, i, e));
-    return check(s->p, s->at, s->p->api.event_record(s->mark[i], s->stream), "event", e);
+    return check(s, s->p->api.event_record(s->mark[i], s->stream), "event", e);
 }
 
 static yolort_status cuda_between(void *session, int i, double *ms, const struct rt_error *e)
 {
     struct session *s = session;
     float v = 0;
-    RT_TRY(check(s->p, s->at, s->p->api.event_elapsed(&v, s->mark[i], s->mark[i + 1]), "event", e));
+    RT_TRY(check(s, s->p->api.event_elapsed(&v, s->mark[i], s->mark[i + 1]), "event", e));
     *ms = (double)v;
     return YOLORT_OK;
 }
@@ -542,10 +313,10 @@ static yolort_status cuda_hold(void *session, int on, const struct rt_error *e)
     if (!on && s->gate) __atomic_store_n(s->gate, GATE_OPEN, __ATOMIC_RELEASE);
     if (!on || !api->stream_wait_value || s->captured) return YOLORT_OK;
     void *gate = s->gate;
-    if (!gate) RT_TRY(check(s->p, s->at, api->host_alloc(&gate, sizeof *s->gate, 0), "pinned memory", e));
+    if (!gate) RT_TRY(check(s, api->host_alloc(&gate, sizeof *s->gate, 0), "pinned memory", e));
     s->gate = gate;
     *s->gate = 0;
-    yolort_status r = check(s->p, s->at, api->stream_wait_value(s->stream, (uint64_t)(uintptr_t)gate, GATE_OPEN, WAIT_EQUAL), "profile", e);
+    yolort_status r = check(s, api->stream_wait_value(s->stream, (uint64_t)(uintptr_t)gate, GATE_OPEN, WAIT_EQUAL), "profile", e);
     if (r != YOLORT_UNSUPPORTED) return r;
     if (e && e->size) e->text[0] = 0;
     return YOLORT_OK;
@@ -574,7 +345,7 @@ static yolort_status cuda_serve(void *session, int kernel, int64_t blocks, const
     if (blocks > INT_MAX) return rt_fail(e, YOLORT_LIMIT, "%s: too many blocks for a GPU", row[kernel].name);
     int error =
         s->p->api.launch(s->at->service[kernel], (unsigned)blocks, 1, 1, row[kernel].threads, 1, 1, 0, s->stream, parameter, NULL);
-    return check(s->p, s->at, error, row[kernel].name, e);
+    return check(s, error, row[kernel].name, e);
 }
 
 static yolort_status cuda_put_rows(void *session, uint8_t *to, const void *from, size_t row_bytes, size_t pitch, size_t rows,
@@ -585,13 +356,13 @@ static yolort_status cuda_put_rows(void *session, uint8_t *to, const void *from,
                                    .to = {.kind = DEVICE_MEMORY, .device = (uint64_t)(uintptr_t)to, .pitch = row_bytes},
                                    .row_bytes = row_bytes,
                                    .rows = rows};
-    return check(s->p, s->at, s->p->api.copy_rows(&copy, s->stream), "picture", e);
+    return check(s, s->p->api.copy_rows(&copy, s->stream), "picture", e);
 }
 
 static yolort_status cuda_clear(void *session, uint8_t *at, size_t bytes, const struct rt_error *e)
 {
     struct session *s = session;
-    return check(s->p, s->at, s->p->api.fill((uint64_t)(uintptr_t)at, 0, bytes, s->stream), "counts", e);
+    return check(s, s->p->api.fill((uint64_t)(uintptr_t)at, 0, bytes, s->stream), "counts", e);
 }
 
 static yolort_status cuda_take(void *session, int pinned, size_t bytes, uint8_t **out, const struct rt_error *e)
@@ -600,21 +371,24 @@ static yolort_status cuda_take(void *session, int pinned, size_t bytes, uint8_t 
     uint64_t device = 0;
     void *host = NULL;
     RT_TRY(still_there(s, e));
-    RT_TRY(check(s->p, s->at, s->p->api.push(s->at->context), "context", e));
-    int error = pinned ? s->p->api.host_alloc(&host, bytes, 0) : s->p->api.alloc(&device, bytes);
+    if (!pinned) {
+        RT_TRY(rt_cuda_pool_alloc(s->device, &device, bytes, "memory", e));
+        *out = (uint8_t *)(uintptr_t)device;
+        return YOLORT_OK;
+    }
+    RT_TRY(check(s, s->p->api.push(s->device->context), "context", e));
+    int error = s->p->api.host_alloc(&host, bytes, PORTABLE);
     leave(s->p);
-    *out = pinned ? host : (uint8_t *)(uintptr_t)device;
-    return check(s->p, s->at, error, pinned ? "pinned memory" : "memory", e);
+    *out = host;
+    return check(s, error, "pinned memory", e);
 }
 
 static void cuda_drop(void *session, int pinned, uint8_t *p)
 {
     struct session *s = session;
-    if (!p || s->p->api.push(s->at->context)) return;
-    if (pinned)
-        s->p->api.host_free(p);
-    else
-        s->p->api.free((uint64_t)(uintptr_t)p);
+    if (!pinned) rt_cuda_pool_free(s->device, (uint64_t)(uintptr_t)p);
+    if (!pinned || !p || s->p->api.push(s->device->context)) return;
+    s->p->api.host_free(p);
     leave(s->p);
 }
 
@@ -654,9 +428,9 @@ static const struct rt_own_memory own = {
 const struct rt_dev rt_dev_cuda = {
     .name = "cuda",
     .kind = YM_CUDA,
-    .fits = cuda_fits,
-    .load = cuda_load,
-    .unload = cuda_unload,
+    .fits = rt_cuda_fits,
+    .load = rt_cuda_program_load,
+    .unload = rt_cuda_program_unload,
     .launch = cuda_launch,
     .service = &service,
     .own = &own,

@@ -145,6 +145,19 @@ typedef struct yolort_gpu {
  * with a text, when there is no driver. The driver is libcuda.so.1, or the file that the environment's YOLOC_LIBCUDA names. */
 YOLORT_API yolort_status yolort_gpus(yolort_gpu *out, size_t capacity, size_t *count, int *driver, char *error, size_t error_size);
 
+/* Memory that this process has of a GPU for weights and contexts, and that the device has for all. */
+typedef struct yolort_memory {
+    uint64_t reserved_bytes; /* addresses; 0 where the driver gives out memory piece by piece */
+    uint64_t mapped_bytes;   /* memory behind them */
+    uint64_t used_bytes, peak_bytes, blocks; /* what lies in it now, what did at most, in how many pieces */
+    uint64_t free_bytes, total_bytes;        /* of the device */
+} yolort_memory;
+
+/* NO_DEVICE when no context or module of this process uses the device. Trim gives memory back in which nothing lies: what freed
+ * contexts leave is otherwise kept for new ones, until the last module on the device is freed. */
+YOLORT_API yolort_status yolort_memory_stats(int device, yolort_memory *out);
+YOLORT_API yolort_status yolort_memory_trim(int device);
+
 /* --- contexts ----------------------------------------------------------------------------------------------- */
 
 /* CUDA: a run is kept as an executable graph, one for each batch and set of what is bound, the newest sixteen of them; steps that

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "hostmap.h"
 
@@ -22,6 +23,11 @@ static struct {
     const char *at;
 } failure;
 static atomic_long live, launches, played, changed, programmatic;
+enum { GRANULE = 1 << 16 };
+#define TOTAL ((size_t)1 << 30)
+static size_t cap = TOTAL;
+static atomic_size_t backed;
+static int no_virtual;
 static _Thread_local int depth; /* of the stack of contexts */
 static int foreign_ordinal;
 static const void *foreign;
@@ -61,6 +67,16 @@ struct graph {
     unsigned char after[MOST_NODES][MOST_NODES / 8]; /* bit j of row i: node i waits for node j */
 };
 
+struct memory_kind { /* CUmemAllocationProp */
+    int type, handles, where, id;
+    void *windows;
+    unsigned char flags[8];
+};
+
+struct access { /* CUmemAccessDesc */
+    int where, id, flags;
+};
+
 struct edge { /* CUgraphEdgeData */
     unsigned char from_port, to_port, type, reserved[5];
 };
@@ -74,6 +90,8 @@ API void mockcuda_device_memory(const void *address, int ordinal); /* is told to
 API void mockcuda_capture(const void *stream); /* is being captured; NULL: none */
 API long mockcuda_played(void);                /* launches of graphs */
 API long mockcuda_changed(void);               /* changes of graphs' nodes */
+API void mockcuda_cap(size_t bytes);           /* device memory that mapped extents may take; 1 GiB at first */
+API void mockcuda_virtual(int on);             /* whether addresses can be reserved; they can at first */
 API long mockcuda_programmatic(void);          /* edges of that kind */
 
 void mockcuda_fail(const char *name, int nth, int code)
@@ -103,6 +121,16 @@ void mockcuda_device_memory(const void *address, int ordinal)
 {
     foreign = address;
     foreign_ordinal = ordinal;
+}
+
+void mockcuda_cap(size_t bytes)
+{
+    cap = bytes;
+}
+
+void mockcuda_virtual(int on)
+{
+    no_virtual = !on;
 }
 
 void mockcuda_capture(const void *stream)
@@ -208,6 +236,15 @@ API int cuMemFree_v2(uint64_t address);
 API int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream);
 API int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream);
 API int cuMemcpy2DAsync_v2(const struct mock_rows *rows, void *stream);
+API int cuMemGetInfo_v2(size_t *unused, size_t *total);
+API int cuMemGetAllocationGranularity(size_t *bytes, const struct memory_kind *kind, int option);
+API int cuMemAddressReserve(uint64_t *at, size_t bytes, size_t align, uint64_t where, unsigned long long flags);
+API int cuMemAddressFree(uint64_t at, size_t bytes);
+API int cuMemCreate(uint64_t *handle, size_t bytes, const struct memory_kind *kind, unsigned long long flags);
+API int cuMemRelease(uint64_t handle);
+API int cuMemMap(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags);
+API int cuMemUnmap(uint64_t at, size_t bytes);
+API int cuMemSetAccess(uint64_t at, size_t bytes, const struct access *access, size_t n);
 API int cuMemHostAlloc(void **address, size_t bytes, unsigned flags);
 API int cuMemFreeHost(void *address);
 API int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *stream);
@@ -274,6 +311,10 @@ int cuDeviceGetName(char *name, int size, int device)
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     ENTER("cuDeviceGetAttribute");
+    if (attribute == 102) {
+        *value = !no_virtual;
+        return 0;
+    }
     *value = attribute == 75 ? capability(device) / 10 : attribute == 76 ? capability(device) % 10 : 7;
     return 0;
 }
@@ -281,7 +322,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 int cuDeviceTotalMem_v2(size_t *bytes, int device)
 {
     ENTER("cuDeviceTotalMem_v2");
-    *bytes = (size_t)1 << 30;
+    *bytes = TOTAL;
     return device < 0 ? INVALID_DEVICE : 0;
 }
 
@@ -404,13 +445,90 @@ int cuMemcpy2DAsync_v2(const struct mock_rows *r, void *stream)
     return 0;
 }
 
+int cuMemGetInfo_v2(size_t *unused, size_t *total)
+{
+    ENTER("cuMemGetInfo_v2");
+    *total = TOTAL;
+    *unused = cap > backed ? cap - backed : 0;
+    return depth < 1 ? INVALID_CONTEXT : 0;
+}
+
+int cuMemGetAllocationGranularity(size_t *bytes, const struct memory_kind *kind, int option)
+{
+    ENTER("cuMemGetAllocationGranularity");
+    *bytes = GRANULE;
+    return kind->type != 1 || kind->where != 1 || option ? INVALID_VALUE : 0;
+}
+
+int cuMemAddressReserve(uint64_t *at, size_t bytes, size_t align, uint64_t where, unsigned long long flags)
+{
+    ENTER("cuMemAddressReserve");
+    if (!bytes || bytes % GRANULE || align || where || flags) return INVALID_VALUE;
+    void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *at = (uint64_t)(uintptr_t)p;
+    live += p != MAP_FAILED;
+    return p == MAP_FAILED ? OUT_OF_MEMORY : 0;
+}
+
+int cuMemAddressFree(uint64_t at, size_t bytes)
+{
+    ENTER("cuMemAddressFree");
+    live--;
+    return munmap((void *)(uintptr_t)at, bytes) ? INVALID_VALUE : 0;
+}
+
+/* A handle is its size: that is all there is to know of memory that is not mapped yet. */
+int cuMemCreate(uint64_t *handle, size_t bytes, const struct memory_kind *kind, unsigned long long flags)
+{
+    ENTER("cuMemCreate");
+    if (!bytes || bytes % GRANULE || kind->type != 1 || kind->where != 1 || flags) return INVALID_VALUE;
+    if (bytes > cap || backed > cap - bytes) return OUT_OF_MEMORY;
+    backed += bytes;
+    live++;
+    *handle = bytes;
+    return 0;
+}
+
+int cuMemRelease(uint64_t handle)
+{
+    ENTER("cuMemRelease");
+    backed -= handle;
+    live--;
+    return 0;
+}
+
+int cuMemMap(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags)
+{
+    ENTER("cuMemMap");
+    if (at % GRANULE || bytes != handle || offset || flags) return INVALID_VALUE;
+    live++;
+    return 0;
+}
+
+int cuMemUnmap(uint64_t at, size_t bytes)
+{
+    ENTER("cuMemUnmap");
+    void *p = (void *)(uintptr_t)at;
+    live--;
+    return madvise(p, bytes, MADV_DONTNEED) || mprotect(p, bytes, PROT_NONE) ? INVALID_VALUE : 0;
+}
+
+int cuMemSetAccess(uint64_t at, size_t bytes, const struct access *access, size_t n)
+{
+    ENTER("cuMemSetAccess");
+    void *p = (void *)(uintptr_t)at;
+    if (n != 1 || access->where != 1 || access->flags != 3 || mprotect(p, bytes, PROT_READ | PROT_WRITE)) return INVALID_VALUE;
+    memset(p, 0xff, bytes);
+    return 0;
+}
+
 int cuMemHostAlloc(void **address, size_t bytes, unsigned flags)
 {
     ENTER("cuMemHostAlloc");
     if (depth < 1) return INVALID_CONTEXT;
     *address = bytes ? malloc(bytes) : NULL;
     live += *address != NULL;
-    return !*address ? OUT_OF_MEMORY : flags ? INVALID_VALUE : 0;
+    return !*address ? OUT_OF_MEMORY : flags > 1 ? INVALID_VALUE : 0;
 }
 
 int cuMemFreeHost(void *address)

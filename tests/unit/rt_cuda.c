@@ -15,6 +15,8 @@ struct mock {
     long (*launches)(void);
     void (*device_memory)(const void *address, int ordinal);
     const char *(*failed)(void);
+    void (*cap)(size_t bytes);
+    void (*virtual_memory)(int on);
     void (*capture)(const void *stream);
     long (*played)(void);
     long (*changed)(void);
@@ -40,6 +42,10 @@ static struct mock mock(void)
     take(lib, "mockcuda_launches", &m.launches);
     take(lib, "mockcuda_device_memory", &m.device_memory);
     take(lib, "mockcuda_failed", &m.failed);
+    take(lib, "mockcuda_cap", &m.cap);
+    take(lib, "mockcuda_virtual", &m.virtual_memory);
+    m.cap((size_t)1 << 30);
+    m.virtual_memory(1);
     take(lib, "mockcuda_capture", &m.capture);
     take(lib, "mockcuda_played", &m.played);
     take(lib, "mockcuda_changed", &m.changed);
@@ -199,14 +205,14 @@ Test(rt_cuda, graph_options)
     cr_expect_eq(k.live(), 0);
 }
 
-/* Only between two kernels that both wait by themselves; here one step comes after another, step 2 after step 0. */
+/* Only before a kernel that waits by itself; here one step comes after another, step 2 after step 0. */
 Test(rt_cuda, programmatic_edges)
 {
     struct mock k = mock();
     static const struct {
         uint32_t first, then;
         int mode, edges;
-    } row[] = {{1, 1, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, 0}, {1, 1, YOLORT_GRAPH_FULL_EDGES, 0}, {1, 1, YOLORT_GRAPH_CHAIN, 1}};
+    } row[] = {{1, 1, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, 1}, {1, 1, YOLORT_GRAPH_FULL_EDGES, 0}, {1, 1, YOLORT_GRAPH_CHAIN, 1}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct net n;
         long before = k.programmatic();
@@ -318,6 +324,64 @@ Test(rt_cuda, profile_of_steps_alone)
     cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_ARG);
     cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_OK, "%s", yolort_error(n->c));
     closed(n);
+    cr_expect_eq(k.live(), 0);
+}
+
+/* Memory of contexts that are gone is used again, is given back when that is asked for, and is all back with the last module. */
+static void expect_memory(int reserved)
+{
+    struct mock k = mock();
+    k.virtual_memory(reserved);
+    yolort_memory m[4];
+    cr_expect_eq(yolort_memory_stats(0, &m[0]), YOLORT_NO_DEVICE);
+    cr_expect_eq(yolort_memory_trim(0), YOLORT_NO_DEVICE);
+    struct net *n = opened();
+    yolort_context *other;
+    cr_expect_eq(yolort_memory_stats(0, NULL), YOLORT_ARG);
+    cr_assert_eq(yolort_memory_stats(0, &m[0]), YOLORT_OK);
+    cr_expect_eq(m[0].reserved_bytes, reserved ? m[0].total_bytes : 0);
+    cr_expect_eq(m[0].blocks, 3, "weights, arena, inputs and outputs");
+    cr_expect(m[0].used_bytes && m[0].used_bytes <= m[0].mapped_bytes && m[0].peak_bytes == m[0].used_bytes);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(yolort_context_new(&other, n->m, NULL), YOLORT_OK);
+        cr_assert_eq(yolort_memory_stats(0, &m[1]), YOLORT_OK);
+        cr_expect_eq(m[1].blocks, 5);
+        cr_expect_eq(m[1].peak_bytes, m[1].used_bytes);
+        if (i) cr_expect_eq(m[1].mapped_bytes, m[2].mapped_bytes, "nothing new is taken");
+        yolort_context_free(other);
+        cr_assert_eq(yolort_memory_stats(0, &m[2]), YOLORT_OK);
+        cr_expect_eq(m[2].used_bytes, m[0].used_bytes);
+        if (!reserved) m[2].mapped_bytes = m[1].mapped_bytes;
+    }
+    yolort_context_free(n->c);
+    cr_expect_eq(yolort_memory_trim(0), YOLORT_OK);
+    cr_assert_eq(yolort_memory_stats(0, &m[3]), YOLORT_OK);
+    cr_expect(m[3].blocks == 1 && m[3].mapped_bytes < m[0].mapped_bytes + (1 << 16));
+    cr_expect_geq(m[3].free_bytes, m[0].free_bytes);
+    n->c = NULL;
+    closed(n);
+    cr_expect_eq(k.live(), 0);
+    k.virtual_memory(1);
+}
+
+Test(rt_cuda, memory_of_contexts)
+{
+    expect_memory(1);
+    expect_memory(0);
+}
+
+/* The text says what was wanted and what is there. */
+Test(rt_cuda, no_memory_left)
+{
+    struct mock k = mock();
+    struct net n;
+    describe(&n, "sm_90a");
+    cr_assert_eq(load(&n), YOLORT_OK, "%s", n.why);
+    k.cap(0);
+    cr_expect_eq(open_with(&n, 0), YOLORT_OOM_DEVICE);
+    k.cap((size_t)1 << 30);
+    cr_expect_eq(open_with(&n, 0), YOLORT_OK);
+    closed(&n);
     cr_expect_eq(k.live(), 0);
 }
 
@@ -550,6 +614,8 @@ static int is_asking(const char *call)
 /* Runs without graphs give the same. */
 static int is_harmless(const char *call, yolort_status s)
 {
+    if (!strcmp(call, "cuMemAddressReserve")) return s == YOLORT_OOM_DEVICE || s == YOLORT_UNSUPPORTED; /* pieces of the driver's own */
+    if (!strcmp(call, "cuMemCreate") || !strcmp(call, "cuMemMap") || !strcmp(call, "cuMemSetAccess")) return s == YOLORT_OOM_DEVICE; /* tried again when what is unused is given back */
     return s == YOLORT_UNSUPPORTED && (!strncmp(call, "cuGraph", 7) || !strcmp(call, "cuStreamWaitValue32_v2"));
 }
 

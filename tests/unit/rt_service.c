@@ -15,6 +15,7 @@ static struct {
     long (*live)(void);
     long (*launches)(void);
     void (*device_memory)(const void *address, int ordinal);
+    void (*virtual_memory)(int on);
 } mock;
 
 /* Of tests/cuda/service_net.cu. */
@@ -40,11 +41,13 @@ static void start(void)
     take(MOCKCUDA, "mockcuda_live", &mock.live);
     take(MOCKCUDA, "mockcuda_launches", &mock.launches);
     take(MOCKCUDA, "mockcuda_device_memory", &mock.device_memory);
+    take(MOCKCUDA, "mockcuda_virtual", &mock.virtual_memory);
     take(SERVICE_KERNELS, "service_net_given", &net.given);
     take(SERVICE_KERNELS, "service_net_seen", &net.seen);
     take(SERVICE_KERNELS, "service_net_bytes", &net.bytes);
     mock.fail("", 0, 0);
     mock.device_memory(NULL, 0);
+    mock.virtual_memory(1);
     *net.bytes = 0;
 }
 
@@ -628,6 +631,7 @@ Test(rt_service, each_call_fails)
                                        "cuStreamWaitEvent", "cuEventCreate", "cuEventElapsedTime",  "cuEventSynchronize"};
     yolort_picture p[2] = {new_picture(10, 10, YOLORT_NV12), new_picture(20, 10, YOLORT_RGB)};
     p[0].width = 3; /* its rows are far apart */
+    mock.virtual_memory(0); /* memory is a call each time, not now and then */
     p[1].row_bytes = 60;
     for (size_t i = 0; i < sizeof call / sizeof *call; i++)
         for (int nth = 1; nth <= 12; nth++)
