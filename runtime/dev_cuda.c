@@ -115,7 +115,7 @@ static yolort_status encode(const struct session *s, const struct ym_map *m, siz
     if (!s->p->api.tensor_map) return rt_fail(e, YOLORT_INCOMPATIBLE, "the driver is too old for this program");
     int error = s->p->api.tensor_map(out, element == 1 ? UINT8 : element == 2 ? UINT16 : UINT32, m->rank, address, dim, m->stride,
                                      m->box, each, PLAIN, (int)m->swizzle, L2_256, ZEROS);
-    return check(s->p, s->at, error, "map of memory", e);
+    return check(s, error, "map of memory", e);
 }
 
 static yolort_status encode_maps(const struct session *s, const struct rt_launch *l, struct cuda_call *out, const struct rt_error *e)
