@@ -218,22 +218,29 @@ static double cycles_of(const struct mma *m, const struct kb_target *t)
     return launch + fmax(work, bytes / bytes_a_cycle / t->sms);
 }
 
+enum { KEPT = 24 };
+
 struct list {
     struct conv c;
     struct mma m;
     struct input in;
     const struct kb_target *t;
-    struct cg_config all[512];
+    struct cg_config all[2 * KEPT];
     size_t n;
+    double bound; /* slower ones are not among the best */
 };
 
 static void add(struct list *l, const int32_t *knob)
 {
-    if (l->n == YIR_COUNT(l->all)) l->n = cg_best_configs(l->all, l->n, YIR_COUNT(l->all) / 2);
     set_knobs(&l->m, knob);
     if (!legal(&l->m)) return;
-    l->all[l->n] = (struct cg_config){.cycles = cycles_of(&l->m, l->t)};
+    double cycles = cycles_of(&l->m, l->t);
+    if (cycles > l->bound) return;
+    l->all[l->n] = (struct cg_config){.cycles = cycles};
     memcpy(l->all[l->n++].knob, knob, sizeof l->all->knob);
+    if (l->n < YIR_COUNT(l->all)) return;
+    l->n = cg_best_configs(l->all, l->n, KEPT);
+    l->bound = l->all[KEPT - 1].cycles;
 }
 
 /* Depths and divisions among warps of one tile. */
@@ -269,12 +276,13 @@ size_t list_conv_mma(const struct yir_func *f, uint32_t first, uint32_t last, co
     struct list *l = yir_alloc(f->arena, sizeof *l);
     l->n = 0;
     l->t = t;
+    l->bound = HUGE_VAL;
     take(f, first, last, t, &l->c, &l->m, &l->in);
     int64_t group = l->m.co / l->m.groups, pixels = l->m.oh * l->m.ow;
     for (size_t i = 0; i < YIR_COUNT(rows); i++)
         for (size_t j = 0; j < YIR_COUNT(columns); j++)
             if (fits(pixels, rows[i]) && fits(group, columns[j])) add_tiles(l, rows[i], columns[j]);
-    size_t n = cg_best_configs(l->all, l->n, most < 24 ? most : 24);
+    size_t n = cg_best_configs(l->all, l->n, most < KEPT ? most : KEPT);
     memcpy(out, l->all, n * sizeof *out);
     return n;
 }

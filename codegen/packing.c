@@ -107,18 +107,29 @@ static int64_t mma_at(int64_t o, int64_t k, int64_t blocks, int64_t size)
     return (step * blocks + o / MMA_CHANNELS) * MMA_BLOCK + lane * 16 + word * 4 + within * size % 4;
 }
 
+/* Up to 16 bytes of a tap's channels, `step` bytes apart: 4 bytes for each of 4 lanes. */
+static void pack_mma_chunk(const char *in, int64_t step, int64_t n, bool half, char *to)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (half) {
+            memcpy(to + i / 2 * 16 + i % 2 * 2, in + i * step, 2);
+        } else {
+            memcpy(to + i * 16, in + i * step, 4);
+            round_tf32(to + i * 16);
+        }
+    }
+}
+
 static void pack_mma(const struct yir_tdesc *d, const char *in, int32_t groups, char *out)
 {
     int64_t size = (int64_t)yir_dtype_size(d->dtype), co = d->dim[0] / groups, ci = d->dim[1], taps = d->dim[2] * d->dim[3];
-    int64_t whole = round_up(ci, 16 / size), blocks = round_up(co, MMA_CHANNELS) / MMA_CHANNELS;
+    int64_t chunk = 16 / size, whole = round_up(ci, chunk), blocks = round_up(co, MMA_CHANNELS) / MMA_CHANNELS;
     int64_t group = mma_packed_elems(d, groups) / groups * size;
     for (int64_t o = 0; o < d->dim[0]; o++)
-        for (int64_t c = 0; c < ci; c++)
-            for (int64_t t = 0; t < taps; t++) {
-                char *to = out + o / co * group + mma_at(o % co, t * whole + c, blocks, size);
-                memcpy(to, in + ((o * ci + c) * taps + t) * size, (size_t)size);
-                if (d->dtype == YIR_F32) round_tf32(to);
-            }
+        for (int64_t t = 0; t < taps; t++)
+            for (int64_t c = 0; c < ci; c += chunk)
+                pack_mma_chunk(in + ((o * ci + c) * taps + t) * size, taps * size, ci - c < chunk ? ci - c : chunk, size == 2,
+                               out + o / co * group + mma_at(o % co, t * whole + c, blocks, size));
 }
 
 /* Word `q` of a window's, of channel `o`: lane 4 * column + q % 4 has it in its pair of the step as the first or the second. */
@@ -140,14 +151,12 @@ static void pack_stem(const struct yir_tdesc *d, const char *in, char *out)
 static void pack_mma_spread(const struct yir_tdesc *d, const char *in, char *out)
 {
     const struct yir_tdesc s = spread(d);
-    int64_t size = (int64_t)yir_dtype_size(d->dtype), co = d->dim[1], blocks = round_up(s.dim[0], MMA_CHANNELS) / MMA_CHANNELS;
-    for (int64_t c = 0; c < d->dim[0]; c++)
-        for (int64_t o = 0; o < co; o++)
-            for (int64_t corner = 0; corner < 4; corner++) {
-                char *to = out + mma_at(corner * co + o, c, blocks, size);
-                memcpy(to, in + ((c * co + o) * 4 + corner) * size, (size_t)size);
-                if (d->dtype == YIR_F32) round_tf32(to);
-            }
+    int64_t size = (int64_t)yir_dtype_size(d->dtype), chunk = 16 / size, ci = d->dim[0], co = d->dim[1];
+    int64_t blocks = round_up(s.dim[0], MMA_CHANNELS) / MMA_CHANNELS;
+    for (int64_t o = 0; o < s.dim[0]; o++)
+        for (int64_t c = 0; c < ci; c += chunk)
+            pack_mma_chunk(in + ((c * co + o % co) * 4 + o / co) * size, co * 4 * size, ci - c < chunk ? ci - c : chunk, size == 2,
+                           out + mma_at(o, c, blocks, size));
 }
 
 /* A form that the loader knows too. */
