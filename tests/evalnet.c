@@ -15,11 +15,11 @@ static void fill_input(double *v, const struct yir_tdesc *d, uint64_t n, uint64_
 struct evalnet evalnet_new(struct yir_arena *a, const struct yir_func *f, uint64_t seed)
 {
     struct evalnet m = {f, yir_alloc_n(a, f->nbuf, sizeof(double *))};
-    double *arena = yir_alloc_n(a, f->arena_size / 4, sizeof *arena);
-    for (uint64_t i = 0; i < f->arena_size / 4; i++) arena[i] = NAN;
+    double *arena = yir_alloc_n(a, f->arena_size / 2, sizeof *arena); /* no element there is smaller than 2 bytes */
+    for (uint64_t i = 0; i < f->arena_size / 2; i++) arena[i] = NAN;
     for (uint32_t i = 0; i < f->nbuf; i++) {
         const struct yir_buf *b = &f->buf[i];
-        m.buf[i] = b->kind == YIR_BUF_ARENA ? arena + b->offset / 4 : yir_alloc_n(a, b->bytes, sizeof(double));
+        m.buf[i] = b->kind == YIR_BUF_ARENA ? arena + b->offset / 2 : yir_alloc_n(a, b->bytes, sizeof(double));
         if (b->kind != YIR_BUF_IN) continue;
         const struct yir_tdesc *d = yir_tdesc(f->types, f->input[b->io].type);
         fill_input(m.buf[i], d, b->bytes / yir_dtype_size(d->dtype), i + seed);
@@ -47,7 +47,7 @@ int evalnet_run(struct yir_arena *a, const struct evalnet *m, const struct cg_ke
         if (b->mem[i].kind != KB_MEM_VALUE) continue;
         const struct yir_place input = {.buf = yir_index(ref) + 1};
         const struct yir_place *at = yir_kind(ref) == YIR_INP ? &input : &m->f->place[yir_index(ref)];
-        mem[i] = m->buf[at->buf - 1] + at->offset / 4;
+        mem[i] = m->buf[at->buf - 1] + at->offset / yir_dtype_size(b->mem[i].dtype);
     }
     int bad = 0;
     kb_ref_run(a, b, mem, 0, b->units * batch, &bad);

@@ -6,7 +6,7 @@
 
 struct evalnet {
     const struct yir_func *f;
-    double **buf; /* of each buffer of f, one double an element of four bytes; inputs first, then outputs */
+    double **buf; /* of each buffer of f, one double an element, not rounded to its type; inputs first, then outputs */
 };
 
 /* Buffers of f: its inputs hold numbers of `seed`, whole ones of 0 to 255 where they are bytes; the arena is NaN. */

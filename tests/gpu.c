@@ -1,6 +1,6 @@
 /*
  * Compares a module for a GPU with one of the same network for this CPU, through the runtime alone: gpu CPU.yoloc CUDA.yoloc
- * [RUNS]. Each output of each batch has to be within the bound, and an image's results must not depend on the images beside it.
+ * [RUNS]. Each output of each batch has to be within the bound of the GPU module's precision, and an image's results must not depend on the images beside it.
  * Then RUNS runs are timed, from host memory to host memory, and the steps that take longest are named. 77: no GPU.
  */
 #include <math.h>
@@ -13,8 +13,11 @@
 
 enum { MAX_IO = 128, SHOWN = 12 };
 
-/* Of the largest element: float sums in another order, through some hundred layers. */
-static const double bound = 5e-5;
+/* Of the largest element: float sums in another order, through some hundred layers; below fp32 also roundings of every value. */
+static const struct {
+    const char *precision;
+    double bound;
+} bounds[] = {{"fp32", 5e-5}, {"tf32", 1e-2}, {"fp16", 1e-2}, {"bf16", 8e-2}};
 
 struct net {
     yolort_module *m;
@@ -86,7 +89,15 @@ static int run(struct net *n, int batch)
     return s ? fail("run", yolort_error(n->c)) : 0;
 }
 
-static int compare_output(const yolort_io *io, const float *want, const float *got, size_t n, int batch)
+static double bound_of(const struct net *n)
+{
+    const char *precision = yolort_module_info(n->m)->precision;
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (!strncmp(precision, bounds[i].precision, 4)) return bounds[i].bound;
+    return 0;
+}
+
+static int compare_output(const yolort_io *io, const float *want, const float *got, size_t n, int batch, double bound)
 {
     double largest = 0, off = 0;
     for (size_t i = 0; i < n; i++) {
@@ -110,7 +121,7 @@ static int compare(struct net *cpu, struct net *gpu, int batch)
         if (at < 0 || yolort_io_at(cpu->m, (size_t)at)->bytes_per_image != io->bytes_per_image)
             return fail(io->name, "is of another network");
         bad |= compare_output(io, (const float *)(const void *)cpu->data[at], (const float *)(const void *)gpu->data[i],
-                              io->bytes_per_image / sizeof(float) * (size_t)batch, batch);
+                              io->bytes_per_image / sizeof(float) * (size_t)batch, batch, bound_of(gpu));
     }
     return bad;
 }

@@ -14,8 +14,8 @@ target=$("$yoloc" devices | sed -n 's/^\(cuda:sm_[0-9a-z]*\)  *device 0:.*/\1/p'
 with=(--weights "$weights" --no-cache)
 [ "$weights" != - ] || with=(--no-cache)
 
-compile() { # TARGET OUT
-    "$yoloc" compile "$model" "${with[@]}" --imgsz 640 --batch 4 --target "$1" --output "$2"
+compile() { # TARGET OUT OPTION...
+    "$yoloc" compile "$model" "${with[@]}" --imgsz 640 --batch 4 --target "$1" --output "$2" "${@:3}"
 }
 if [ -z "$cpu" ]; then
     cpu=$work/cpu.yoloc
@@ -30,6 +30,13 @@ fi
 cat "$work/log"
 echo "compiled in $((($(date +%s%N) - start) / 1000000)) ms"
 "$program" "$cpu" "$work/cuda.yoloc" 50
+for precision in tf32 fp16 bf16; do
+    echo "$precision:"
+    compile "$target" "$work/$precision.yoloc" --precision "$precision"
+    "$program" "$cpu" "$work/$precision.yoloc" 50
+    "$yoloc" verify "$work/$precision.yoloc" --imgsz 64 --samples 64 >"$work/log" || { grep FAIL "$work/log"; exit 1; }
+    tail -2 "$work/log"
+done
 
 # From pictures to boxes on the GPU; the pictures are noise.
 if [ -n "${SERVED-}" ]; then

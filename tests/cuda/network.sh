@@ -44,6 +44,8 @@ refused() { # NUMBER OPTION...
 refused E402 --target cuda:sm_91
 refused E402 --target cuda:sm_90a,cuda:sm_90a
 refused E402 --target cuda:sm_90a --checked
+refused E405 --target cuda:sm_75 --precision tf32
+refused E405 --target cuda:sm_90a,cpu:native --precision tf32
 refused E001 --target cuda:sm_90a,cuda:sm_80 --keep-kernels "$work/kept"
 YOLOC_LIBNVRTC=/nowhere/libnvrtc.so refused E407 --target cuda:sm_90a
 
@@ -80,3 +82,9 @@ fi
 grep -v '^/\* ' "$work/k.cu" | grep -q 'model\.' && fail "a kernel's text names a layer"
 bash "$here/host.sh" "$work/k.cu" "$work/k.so" service
 YOLOC_LIBCUDA=$mock MOCKCUDA_KERNELS=$work/k.so "$program" "$work/cpu.yoloc" "$work/cuda.yoloc" 2
+
+# In half precision, beside fp32.
+compile models/yolov8n.yaml cuda:sm_90a "$work/half.yoloc" --imgsz 96,128 --batch 2 --precision fp16
+"$yoloc" inspect --code "$work/half.yoloc" >"$work/h.cu"
+bash "$here/host.sh" "$work/h.cu" "$work/h.so" service
+YOLOC_LIBCUDA=$mock MOCKCUDA_KERNELS=$work/h.so "$program" "$work/cpu.yoloc" "$work/half.yoloc" 2

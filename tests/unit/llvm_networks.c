@@ -30,9 +30,10 @@ struct run {
     const struct yir_func *f;
     unsigned long long seed;
     int batch;
+    enum yir_dtype precision;
 };
 
-/* Memory of the buffers twice: doubles for the evaluator, floats for the code. */
+/* Memory of the buffers twice: doubles for the evaluator (in fp32 only), floats and what else there is for the code. */
 struct memory {
     double **ref;
     float **native;
@@ -77,12 +78,40 @@ static void *packed_weight(const struct run *r, const struct kb_mem *mem)
     return packed;
 }
 
+/* What the evaluator reads and writes for a value: in fp32 what it wrote before; in half precision what the code left there, so that
+ * both round the same numbers. */
+static double *ref_of(const struct run *r, const struct memory *m, const struct kb_mem *mem, const struct yir_place *at, const void *native)
+{
+    if (r->precision == YIR_F32) return m->ref[at->buf - 1] + at->offset / 4;
+    double *out = yir_alloc_n(r->arena, (size_t)mem->elems, sizeof *out);
+    for (int64_t i = 0; i < mem->elems; i++) out[i] = yir_dtype_load(mem->dtype, native, (size_t)i);
+    return out;
+}
+
+/* got is want, calculated otherwise and rounded to the type. */
+static bool near(enum yir_dtype t, double want, double got)
+{
+    const double step = t == YIR_F16 ? 0x1p-10 : t == YIR_BF16 ? 0x1p-7 : 0, end = t == YIR_F16 ? 65504 : 3e38;
+    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
+    if (fabs(want) >= end && fabs(got) >= end) return (want < 0) == (got < 0);
+    return fabs(want - got) <= 1e-3 * (1 + fabs(want)) + step * fabs(want) || want == got;
+}
+
+static void compare_value(const struct run *r, const struct cg_kernel *k, const struct kb_mem *mem, const double *want, const void *native)
+{
+    for (int64_t i = 0; i < mem->elems; i++) {
+        double got = yir_dtype_load(mem->dtype, native, (size_t)i);
+        cr_assert(near(mem->dtype, want[i], got), "network %llu, %s: element %lld is %.9g, not %.9g", r->seed, k->label, (long long)i, got,
+                  want[i]);
+    }
+}
+
 /* One kernel both ways. */
 static void run_kernel(const struct run *r, const struct memory *m, const struct cg_kernel *k, ym_cpu_fn fn)
 {
     const struct kb *b = k->prog;
     double *ref[KB_MAX_MEM] = {NULL};
-    void *arg[KB_MAX_MEM], *scratch = NULL;
+    void *arg[KB_MAX_MEM], *value[KB_MAX_MEM], *scratch = NULL;
     int narg = 0, bad = 0;
     for (int i = 0; i < b->nmem; i++) {
         const struct kb_mem *mem = &b->mem[i];
@@ -97,33 +126,34 @@ static void run_kernel(const struct run *r, const struct memory *m, const struct
             const struct yir_place input = {.buf = yir_index(mem->ref) + 1};
             const struct yir_place *at =
                 yir_kind(mem->ref) == YIR_INP ? &input : &r->f->place[yir_index(mem->ref)];
-            ref[i] = m->ref[at->buf - 1] + at->offset / 4;
-            arg[narg++] = m->native[at->buf - 1] + at->offset / 4;
+            value[i] = arg[narg++] = (char *)m->native[at->buf - 1] + at->offset;
+            ref[i] = ref_of(r, m, mem, at, value[i]);
         }
     }
     cr_assert_eq(kb_ref_run(r->arena, b, ref, 0, b->units * r->batch, &bad), 0, "network %llu", r->seed);
     cr_assert_eq(fn(&(struct ym_cpu_call){arg, scratch, 0, b->units * r->batch}), 0, "network %llu, %s",
                  r->seed, k->label);
+    for (int i = 0; i < b->nmem && r->precision != YIR_F32; i++)
+        if (b->mem[i].written && b->mem[i].kind == KB_MEM_VALUE) compare_value(r, k, &b->mem[i], ref[i], value[i]);
 }
 
 static void compare(const struct run *r, const struct memory *m)
 {
+    if (r->precision != YIR_F32) return; /* each kernel was */
     for (uint32_t i = 0; i < r->f->noutput; i++) {
         uint32_t buf = r->f->ninput + i; /* inputs, then outputs */
         int64_t n = yir_numel(yir_desc(r->f, r->f->output[i].ref));
         for (int64_t k = 0; k < n; k++) {
             double want = m->ref[buf][k], got = (double)m->native[buf][k];
-            cr_assert(fabs(want - got) <= 1e-3 * (1 + fabs(want)) || (isnan(want) && isnan(got)) ||
-                          want == got,
-                      "network %llu: element %lld of %s is %.9g, not %.9g", r->seed, (long long)k,
+            cr_assert(near(YIR_F32, want, got), "network %llu: element %lld of %s is %.9g, not %.9g", r->seed, (long long)k,
                       r->f->output[i].name, got, want);
         }
     }
 }
 
-static void check(uint64_t seed, bool fuse)
+static void check(uint64_t seed, bool fuse, enum yir_dtype precision)
 {
-    struct run r = {.arena = yir_arena_new(NULL, NULL), .seed = (unsigned long long)seed};
+    struct run r = {.arena = yir_arena_new(NULL, NULL), .seed = (unsigned long long)seed, .precision = precision};
     r.diags = yir_diags_new(r.arena, NULL, NULL);
     struct yir_func *f = randnet(r.arena, r.diags, seed);
     struct pass_opts po;
@@ -133,6 +163,7 @@ static void check(uint64_t seed, bool fuse)
     randnet_weights(f, seed);
     r.batch = po.max_batch = (int)yir_tdesc(f->types, f->input[0].type)->dim[0];
     po.fuse = po.reuse = fuse;
+    po.precision = precision;
     cr_assert_eq(cg_target_find(r.arena, r.diags, "cpu:native", &target), 0);
     r.f = pass_run_all(f, r.diags, &po);
     cr_assert_not_null(r.f);
@@ -167,7 +198,7 @@ Test(llvm_networks, same_as_the_evaluator, .timeout = 3600)
     int n = 0;
     while (n < LEAST || (n < most && (most == LONG || clock() - start < SECONDS * CLOCKS_PER_SEC))) {
         n++;
-        check((uint64_t)FIRST + (uint64_t)n, n % 4 != 0);
+        check((uint64_t)FIRST + (uint64_t)n, n % 4 != 0, n % 8 == 3 ? YIR_F16 : n % 8 == 7 ? YIR_BF16 : YIR_F32);
     }
     printf("%d networks in %.0f s\n", n, (double)(clock() - start) / CLOCKS_PER_SEC);
 }

@@ -15,6 +15,7 @@ struct run {
     struct yir_diags *diags;
     unsigned long long seed;
     int batch;
+    enum yir_dtype precision;
 };
 
 /* Buffers of the outputs after a run. */
@@ -25,6 +26,7 @@ static struct evalnet evaluate(const struct run *r, const struct cg_target *t, b
     po.verify_each = true;
     po.fuse = po.reuse = fuse;
     po.max_batch = r->batch;
+    po.precision = r->precision;
     struct yir_func *f = randnet(r->arena, r->diags, r->seed);
     randnet_weights(f, r->seed);
     f = pass_run_all(f, r->diags, &po);
@@ -59,7 +61,7 @@ static void compare(const struct run *r, const char *what, const struct evalnet 
     }
 }
 
-static void check(uint64_t seed)
+static void check(uint64_t seed, enum yir_dtype precision)
 {
     static const struct cg_target scalar = {.kb = {.name = "1", .lanes = 1, .vregs = 16}}; /* the generic way */
     static const struct cg_target four = {.kb = {.name = "4", .lanes = 4, .vregs = 32}};
@@ -74,7 +76,7 @@ static void check(uint64_t seed)
                 {"eight lanes", &eight, false},
                 {"eight lanes, fused", &eight, true},
                 {"sixteen lanes, fused", &sixteen, true}};
-    struct run r = {.arena = yir_arena_new(NULL, NULL), .seed = (unsigned long long)seed};
+    struct run r = {.arena = yir_arena_new(NULL, NULL), .seed = (unsigned long long)seed, .precision = precision};
     r.diags = yir_diags_new(r.arena, NULL, NULL);
     const struct yir_func *f = randnet(r.arena, r.diags, seed);
     r.batch = (int)yir_tdesc(f->types, f->input[0].type)->dim[0];
@@ -88,5 +90,11 @@ static void check(uint64_t seed)
 
 Test(random_networks, same_numbers)
 {
-    for (uint64_t seed = 1; seed <= NETWORKS; seed++) check(seed);
+    for (uint64_t seed = 1; seed <= NETWORKS; seed++) check(seed, YIR_F32);
+}
+
+/* Weights are rounded, values are not: the evaluator keeps them in double whatever their type. */
+Test(random_networks, same_numbers_in_half_precision)
+{
+    for (uint64_t seed = 1; seed <= NETWORKS / 3; seed++) check(seed, seed % 2 ? YIR_F16 : YIR_BF16);
 }
