@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "check.h"
 #include "infile.h"
 
 enum { MAX_FILE = 1 << 20, MAX_LAYERS = 10000 };
@@ -174,7 +175,7 @@ int call_precision(struct call *k, const struct yir_func *f, const char *of_modu
     struct reading r = {.k = k, .to = out};
     const yoloc_opts *o = k->o;
     *out = (struct precision){.dtype = YIR_F32};
-    if (of_module && !take_text(&r, of_module))
+    if (of_module && FE_BREAKS(MODULE_PRECISION, !take_text(&r, of_module)))
         return yir_diag(k->diags, (struct yir_loc){0}, E_MODULE_FILE, "the precision of the module makes no sense");
     if (o->precision || o->precision_file) {
         r = (struct reading){.k = k, .to = out};

@@ -235,6 +235,14 @@ refused 2 001 verify "$work/m.yoloc" --bound 0
 refused 2 001 verify "$work/m.yoloc" --precision half
 accepted 'fp16: worst layer' verify "$work/m.yoloc" --precision fp16 --imgsz 32 --samples 8
 
+# Half precision on this CPU: the same cat.
+accepted '' compile "$work/m.yoloc" --precision fp16 -o "$work/half.yoloc"
+accepted 'fp16' inspect "$work/half.yoloc"
+accepted '' detect "$work/half.yoloc" "$photos/chelsea.png" --json
+json '[d["name"] for d in j["images"][0]["detections"]] == ["cat"]'
+json 'abs(j["images"][0]["detections"][0]["score"] - 0.622) < 0.02'
+json 'all(abs(a - b) < 4 for a, b in zip(j["images"][0]["detections"][0]["box"], (0, 0, 449.5, 300)))'
+
 refused 1 '002' detect "$work/absent.yoloc" "$photos/chelsea.png"
 printf '{nc: 1, ch: 1, backbone: [[-1, 1, Conv, [8, 3, 2]]], head: [[[0], 1, Detect, [nc]]]}' >"$work/grey.yaml"
 accepted '' compile "$work/grey.yaml" --weights rule --imgsz 32 -o "$work/grey.yoloc"

@@ -83,8 +83,8 @@ grep -v '^/\* ' "$work/k.cu" | grep -q 'model\.' && fail "a kernel's text names 
 bash "$here/host.sh" "$work/k.cu" "$work/k.so" service
 YOLOC_LIBCUDA=$mock MOCKCUDA_KERNELS=$work/k.so "$program" "$work/cpu.yoloc" "$work/cuda.yoloc" 2
 
-# In half precision, beside fp32.
-compile models/yolov8n.yaml cuda:sm_90a "$work/half.yoloc" --imgsz 96,128 --batch 2 --precision fp16
+# In half precision by mma.sync, beside fp32.
+compile models/yolov8n.yaml cuda:sm_80 "$work/half.yoloc" --imgsz 96,128 --batch 2 --precision fp16
 "$yoloc" inspect --code "$work/half.yoloc" >"$work/h.cu"
 bash "$here/host.sh" "$work/h.cu" "$work/h.so" service
-YOLOC_LIBCUDA=$mock MOCKCUDA_KERNELS=$work/h.so "$program" "$work/cpu.yoloc" "$work/half.yoloc" 2
+YOLOC_LIBCUDA=$mock MOCKCUDA_DEVICES=80 MOCKCUDA_KERNELS=$work/h.so "$program" "$work/cpu.yoloc" "$work/half.yoloc" 1

@@ -523,6 +523,7 @@ enum { SECTION_ROW = 100, GONE = 99 /* a kind of section that nobody asks for */
 #define HEADER(f) 0, offsetof(struct ym_header, f), sizeof((struct ym_header *)0)->f
 #define ROW(kind, f) SECTION_ROW + kind, offsetof(struct ym_section, f), sizeof((struct ym_section *)0)->f
 #define META(f) YM_META, offsetof(struct ym_meta, f), sizeof((struct ym_meta *)0)->f
+#define TARGET(f) YM_TARGET, offsetof(struct ym_target, f), sizeof((struct ym_target *)0)->f
 #define WEIGHT(f) YM_WEIGHT, offsetof(struct ym_weight, f), sizeof((struct ym_weight *)0)->f
 
 /* clang-format off */
@@ -546,6 +547,7 @@ static const struct refusal refusals[] = {
     {META(height), 0, "makes no sense"},
     {META(max_batch), 65537, "makes no sense"},
     {ROW(YM_IR, kind), GONE, "the module holds no IR"},
+    {TARGET(precision), 1, "the precision of the module makes no sense"},
     {ROW(YM_WEIGHT, kind), GONE, "stripped of its canonical weights"},
     {ROW(YM_WEIGHTS, kind), GONE, "stripped of its canonical weights"},
     {WEIGHT(dtype), 200, "a weight has an unknown type"},
