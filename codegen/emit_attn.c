@@ -49,11 +49,7 @@ static kv score(struct kb *b, const struct site *s, const kv *query, kv head, kv
     kv kc = kb_iadd(b, k0, d);
     kv x = kb_arg(b, s, 0, (kv[]){query[0], qc, query[1], query[2]});
     kv y = kb_arg(b, s, 1, (kv[]){query[0], kc, key_row, key_column});
-    kv old = kb_get(b, sum);
-    kv more = kb_fma(b, x, y, old);
-    kb_set(b, sum, more);
-    kb_end(b);
-    kv all = kb_get(b, sum);
+    kv all = kb_end_fma(b, sum, x, y);
     return kb_fmul(b, all, kb_immf(b, (double)a->scale));
 }
 
@@ -73,11 +69,7 @@ kv emit_attn_peak(struct kb *b, const struct site *s, const kv *ix)
     kv j = kb_loop(b, kb_immi(b, 0), kb_immi(b, keys), 1);
     kv key = key_position(b, kb_desc(s, 0), ix[2], ix[3], a->areas, keys, j);
     kv v = score(b, s, (kv[]){ix[0], ix[2], ix[3]}, ix[1], key);
-    kv old = kb_get(b, top);
-    kv larger = kb_fmax(b, old, v);
-    kb_set(b, top, larger);
-    kb_end(b);
-    return kb_get(b, top);
+    return kb_end_max(b, top, v);
 }
 
 kv emit_attn_mix(struct kb *b, const struct site *s, const kv *ix)
@@ -95,11 +87,7 @@ kv emit_attn_mix(struct kb *b, const struct site *s, const kv *ix)
     split_position(b, v, key, &row, &column);
     kv weight = kb_arg(b, s, 0, (kv[]){ix[0], ix[2], ix[3], head, j});
     kv value = kb_arg(b, s, 1, (kv[]){ix[0], channel, row, column});
-    kv old = kb_get(b, sum);
-    kv more = kb_fma(b, weight, value, old);
-    kb_set(b, sum, more);
-    kb_end(b);
-    return kb_get(b, sum);
+    return kb_end_fma(b, sum, weight, value);
 }
 
 /* --- softmax ------------------------------------------------------------------------------------------------ */
@@ -114,21 +102,13 @@ kv emit_lse(struct kb *b, const struct site *s, const kv *ix)
     kv top = kb_var(b, kb_immf(b, -3.4028234663852886e38));
     at[axis] = kb_loop(b, kb_immi(b, 0), kb_immi(b, x->dim[axis]), 1);
     kv v = kb_arg(b, s, 0, at);
-    kv old = kb_get(b, top);
-    kv larger = kb_fmax(b, old, v);
-    kb_set(b, top, larger);
-    kb_end(b);
-    kv most = kb_get(b, top);
+    kv most = kb_end_max(b, top, v);
     kv sum = kb_var(b, kb_immf(b, 0.0));
     at[axis] = kb_loop(b, kb_immi(b, 0), kb_immi(b, x->dim[axis]), 1);
     v = kb_arg(b, s, 0, at);
     kv less = kb_fsub(b, v, most);
     kv e = kb_exp(b, less);
-    old = kb_get(b, sum);
-    kv more = kb_fadd(b, old, e);
-    kb_set(b, sum, more);
-    kb_end(b);
-    kv all = kb_get(b, sum);
+    kv all = kb_end_add(b, sum, e);
     kv logarithm = kb_log(b, all);
     return kb_fadd(b, logarithm, most);
 }
@@ -207,11 +187,7 @@ kv emit_peak(struct kb *b, const struct site *s, const kv *ix)
     kv top = kb_var(b, kb_immf(b, -3.4028234663852886e38));
     kv c = kb_loop(b, kb_immi(b, 0), kb_immi(b, kb_desc(s, 0)->dim[1]), 1);
     kv x = kb_arg(b, s, 0, (kv[]){ix[0], c, ix[2], ix[3]});
-    kv old = kb_get(b, top);
-    kv larger = kb_fmax(b, old, x);
-    kb_set(b, top, larger);
-    kb_end(b);
-    return kb_get(b, top);
+    return kb_end_max(b, top, x);
 }
 
 kv emit_gate(struct kb *b, const struct site *s, const kv *ix)
@@ -230,11 +206,7 @@ kv emit_contrast(struct kb *b, const struct site *s, const kv *ix)
     kv c = kb_loop(b, zero, kb_immi(b, kb_desc(s, 0)->dim[1]), 1);
     kv x = kb_arg(b, s, 0, (kv[]){ix[0], c, ix[2], ix[3]});
     kv t = kb_arg(b, s, 1, (kv[]){ix[0], c, ix[1], zero});
-    kv old = kb_get(b, sum);
-    kv more = kb_fma(b, x, t, old);
-    kb_set(b, sum, more);
-    kb_end(b);
-    kv all = kb_get(b, sum);
+    kv all = kb_end_fma(b, sum, x, t);
     kv scale = kb_arg(b, s, 2, &zero);
     kv grown = kb_exp(b, scale);
     kv bias = kb_arg(b, s, 3, &zero);

@@ -16,11 +16,7 @@ static kv distance(struct kb *b, const struct site *s, const kv *cell, kv side)
     kv i = kb_loop(b, kb_immi(b, 1), kb_immi(b, a->bins), 1);
     kv ci = kb_iadd(b, first, i);
     kv vi = kb_arg(b, s, 0, (kv[]){cell[0], ci, cell[2], cell[3]});
-    kv old = kb_get(b, top);
-    kv larger = kb_fmax(b, old, vi);
-    kb_set(b, top, larger);
-    kb_end(b);
-    kv most = kb_get(b, top);
+    kv most = kb_end_max(b, top, vi);
 
     kv sum = kb_var(b, kb_immf(b, 0.0));
     kv weighted = kb_var(b, kb_immf(b, 0.0));

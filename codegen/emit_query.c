@@ -36,11 +36,7 @@ kv emit_rank(struct kb *b, const struct site *s, const kv *ix)
     kv tie = kb_and(b, not_smaller, earlier);
     kv before = kb_or(b, larger, tie);
     kv more = kb_select(b, before, one, zero);
-    kv old = kb_get(b, count);
-    kv sum = kb_fadd(b, old, more);
-    kb_set(b, count, sum);
-    kb_end(b);
-    return kb_get(b, count);
+    return kb_end_add(b, count, more);
 }
 
 kv emit_order(struct kb *b, const struct site *s, const kv *ix)

@@ -144,10 +144,8 @@ bool guard_attn_dot(const struct yir_func *f, uint32_t first, uint32_t last, con
 }
 
 /* Multiply-adds at two vectors a cycle. */
-static size_t list_products(const struct yir_func *f, uint32_t op, double products, const struct kb_target *t, struct cg_config *out)
+static size_t list_products(double products, const struct kb_target *t, struct cg_config *out)
 {
-    (void)f;
-    (void)op;
     *out = (struct cg_config){.cycles = products / (2 * t->lanes) * 1.3};
     return 1;
 }
@@ -163,7 +161,7 @@ size_t list_attn_dot(const struct yir_func *f, uint32_t first, uint32_t last, co
     uint32_t op = cg_only_op(f, first, last, YIR_contrast);
     const struct pairs p = pairs_of(f, first, last, op ? op : last);
     (void)most;
-    return list_products(f, p.op, pair_products(&p), t, out);
+    return list_products(pair_products(&p), t, out);
 }
 
 struct dot {
@@ -274,7 +272,7 @@ size_t list_attn_peak(const struct yir_func *f, uint32_t first, uint32_t last, c
 {
     const struct pairs p = pairs_of(f, first, last, last);
     (void)most;
-    return list_products(f, last, pair_products(&p), t, out);
+    return list_products(pair_products(&p), t, out);
 }
 
 /* The largest product of each of a block's queries with any key. */
@@ -376,7 +374,7 @@ size_t list_attn_mix(const struct yir_func *f, uint32_t first, uint32_t last, co
     uint32_t op = cg_only_op(f, first, last, YIR_attn_mix);
     const struct mixing m = mixing_of(f, op);
     (void)most;
-    return list_products(f, op, (double)(m.heads * m.areas * m.queries) * (double)(m.keys * m.dim), t, out);
+    return list_products((double)(m.heads * m.areas * m.queries) * (double)(m.keys * m.dim), t, out);
 }
 
 struct mix_block {

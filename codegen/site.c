@@ -131,3 +131,28 @@ kv kb_inside(struct kb *b, kv x, int64_t size)
     kv under = kb_ilt(b, x, kb_immi(b, size));
     return kb_and(b, at_least, under);
 }
+
+static kv end_with(struct kb *b, kv var, kv now)
+{
+    kb_set(b, var, now);
+    kb_end(b);
+    return kb_get(b, var);
+}
+
+kv kb_end_fma(struct kb *b, kv sum, kv x, kv y)
+{
+    kv old = kb_get(b, sum);
+    return end_with(b, sum, kb_fma(b, x, y, old));
+}
+
+kv kb_end_add(struct kb *b, kv sum, kv x)
+{
+    kv old = kb_get(b, sum);
+    return end_with(b, sum, kb_fadd(b, old, x));
+}
+
+kv kb_end_max(struct kb *b, kv top, kv x)
+{
+    kv old = kb_get(b, top);
+    return end_with(b, top, kb_fmax(b, old, x));
+}

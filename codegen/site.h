@@ -21,7 +21,10 @@ kv kb_op_at(struct kb *b, uint32_t op, const kv *ix);
 /* 0 <= x < size. */
 kv kb_inside(struct kb *b, kv x, int64_t size);
 
-/* Pieces that several emitters share. */
+/* Pieces that several emitters share. The last step of a loop over a variable, and the loop's end: what the variable holds then. */
+kv kb_end_fma(struct kb *b, kv sum, kv x, kv y); /* sum + x*y */
+kv kb_end_add(struct kb *b, kv sum, kv x);
+kv kb_end_max(struct kb *b, kv top, kv x); /* the new value second lets NaN through */
 kv kb_sigmoid(struct kb *b, kv x);
 kv kb_pixel(struct kb *b, kv pixel, const struct yir_a_image *a); /* what a byte of a picture stands for */
 
