@@ -247,3 +247,56 @@ void emit_fast_row_soft(struct kb *b, struct cg_kernel *k)
     cg_channels(b, 0, in.length, soft_part, &s);
     kb_end(b);
 }
+
+/* --- channels times a number of their group ------------------------------------------------------------------ */
+
+bool guard_row_gate(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
+{
+    uint32_t op = cg_only_op(f, first, last, YIR_gate);
+    if (t->lanes == 1 || !op || !cg_lanes_ok(f, first, last, op)) return false;
+    for (int i = 0; i < 2; i++) {
+        yir_ref r = yir_src(f, op, i);
+        if (yir_kind(r) != YIR_VAL || !cg_in_memory(f, f->op[op].kernel, r) || !cg_adjacent(f, r)) return false;
+    }
+    return true;
+}
+
+size_t list_row_gate(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
+                     size_t most)
+{
+    (void)most;
+    return cg_list_one(f, first, last, t, 4, out);
+}
+
+struct gate {
+    struct cg_kernel *k;
+    uint32_t op;
+    kv n, y, x, first, value; /* first channel of the group, and its number */
+};
+
+static void gate_channels(struct kb *b, void *ctx, kv c)
+{
+    const struct gate *g = ctx;
+    const kv ix[] = {g->n, kb_iadd(b, g->first, c), g->y, g->x};
+    kv v = kb_ref_at(b, yir_src(b->f, g->op, 0), ix);
+    cg_bind(b, g->op, kb_fmul(b, v, g->value));
+    cg_store_all(b, g->k->first, g->k->last, ix);
+    b->nbound--;
+}
+
+/* A unit is a row of the map. */
+void emit_fast_row_gate(struct kb *b, struct cg_kernel *k)
+{
+    struct gate g = {.k = k, .op = cg_only_op(b->f, k->first, k->last, YIR_gate)};
+    yir_ref gates = yir_src(b->f, g.op, 1);
+    const struct yir_tdesc *d = yir_tdesc(b->f->types, b->f->op[g.op].type);
+    int64_t groups = yir_desc(b->f, gates)->dim[1], share = d->dim[1] / groups;
+    cg_split_unit(b, d->dim[2], &g.n, &g.y);
+    g.x = kb_loop(b, kb_immi(b, 0), kb_immi(b, d->dim[3]), 1);
+    kv group = kb_loop(b, kb_immi(b, 0), kb_immi(b, groups), 1);
+    g.first = kb_muli(b, group, share);
+    g.value = kb_ref_at(b, gates, (kv[]){g.n, group, g.y, g.x});
+    cg_channels(b, 0, share, gate_channels, &g);
+    kb_end(b);
+    kb_end(b);
+}

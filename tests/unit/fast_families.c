@@ -135,6 +135,24 @@ static const struct row {
      "in  %x : f32[1,5,8,7] nchw\n%1 = maxpool %x {kernel=3,3 pad=1,1,1,1} : f32[1,5,8,7] nchw\n"
      "%2 = maxpool %1 {kernel=5,5 pad=2,2,2,2} : f32[1,5,8,7] nchw\n%3 = silu %2 : f32[1,5,8,7] nchw\n"
      "%4 = maxpool %3 {kernel=3,3 pad=1,1,1,1} : f32[1,5,8,7] nchw\nout y = %4\n"},
+    {"conv_group", ALL, /* a group's channels are part of a vector; stride, bias, an op after it */
+     "in  %x : f32[2,12,7,9] nchw\nw   $k : f32[18,4,3,3] oihw\nw   $b : f32[18]\n%1 = relu %x : f32[2,12,7,9] nchw\n"
+     "%2 = conv2d %1, $k, $b {stride=2,2 pad=1,1,1,1 groups=3} : f32[2,18,4,5] nchw\n%3 = silu %2 : f32[2,18,4,5] nchw\nout y = %3\n"},
+    {"conv_group", ALL, /* several blocks a group; a map computed in place */
+     "in  %x : f32[1,6,5,7] nchw\nw   $k : f32[148,3,2,3] oihw\n"
+     "%1 = conv2d %x, $k {pad=1,1,0,1 groups=2} : f32[1,148,5,7] nchw\n%2 = relu %1 : f32[1,148,5,7] nchw\nout y = %2\n"},
+    {"conv_group", ALL, /* columns apart */
+     "in  %x : f32[1,9,9,8] nchw\nw   $k : f32[20,9,3,3] oihw\n%1 = relu %x : f32[1,9,9,8] nchw\n"
+     "%2 = conv2d %1, $k {pad=4,2,4,2 dil=4,2} : f32[1,20,9,8] nchw\n%3 = relu %2 : f32[1,20,9,8] nchw\nout y = %3\n"},
+    {"conv_group", 0, /* one channel in and out */
+     "in  %x : f32[1,6,8,7] nchw\nw   $k : f32[6,1,3,3] oihw\n%1 = relu %x : f32[1,6,8,7] nchw\n"
+     "%2 = conv2d %1, $k {pad=1,1,1,1 groups=6} : f32[1,6,8,7] nchw\n%3 = relu %2 : f32[1,6,8,7] nchw\nout y = %3\n"},
+    {"row_gate", ALL, /* groups of no whole vectors; an op after it */
+     "in  %x : f32[2,42,3,5] nchw\nin  %s : f32[2,2,3,5] nchw\n%1 = leaky %x {slope=2} : f32[2,42,3,5] nchw\n%2 = relu %s : f32[2,2,3,5] nchw\n"
+     "%3 = gate %1, %2 : f32[2,42,3,5] nchw\n%4 = sigmoid %3 : f32[2,42,3,5] nchw\nout y = %4\n"},
+    {"row_gate", 0, /* a map in planes */
+     "in  %x : f32[1,6,3,5] nchw\nin  %s : f32[1,2,3,5] nchw\n%1 = relu %s : f32[1,2,3,5] nchw\n%2 = gate %x, %1 : f32[1,6,3,5] nchw\n"
+     "%3 = s2d %2 {factor=1} : f32[1,6,3,5] nchw\nout y = %3\n"},
     {"deconv", ALL, /* channels are no whole vectors; an op after it */
      "in  %x : f32[2,7,5,6] nchw\nw   $k : f32[7,21,2,3] oihw\nw   $b : f32[21]\n%1 = relu %x : f32[2,7,5,6] nchw\n"
      "%2 = deconv2d %1, $k, $b {stride=2,3} : f32[2,21,10,18] nchw\n%3 = silu %2 : f32[2,21,10,18] nchw\nout y = %3\n"},
