@@ -377,7 +377,10 @@ def measure(model, options, machine, versions, void):
         with contextlib.closing(race):
             race.check(expected, void)
             stopped = race.run(options.rounds[0], options.rounds[1], options.budget)
-            layers, out["gflop"] = layers_of(model, threads, machine)
+            if threads == options.threads[0] or not options.families:
+                layers, out["gflop"] = layers_of(model, threads, machine)
+            else:
+                layers = []
             run = race.report(stopped, layers)
             versions.update({n: r.hello["version"] for n, r in race.runners.items() if "version" in r.hello})
         void += record.slow_peers(model.name, run)

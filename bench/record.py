@@ -17,7 +17,7 @@ A record is JSON:
       peak_gflops                  a distribution, of all threads together
       runners                      runner, ms (a distribution), memory_mb, slices (median ms of each round)
       ratios                       ours, peer, p50, low, high (of the median, 95 %), least (of the least times)
-      layers                       label, kernel, ms, gflops, share (of peak_gflops.p50)
+      layers                       label, kernel, ms, gflops, share (of peak_gflops.p50); with --families of the first run alone
 
 A distribution is {min, p10, p50, p90, n}.
 """
