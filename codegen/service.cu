@@ -384,6 +384,37 @@ extern "C" __global__ void __launch_bounds__(256) yoloc_compare(const __grid_con
     EACH(t, 256) if (t < YM_ROWS && first + t < n) a.worse[(long long)image * a.list[0].room + first + t] = (unsigned char)worse[t];
 }
 
+/* Candidates by columns; a thread makes a word of a row. */
+extern "C" __global__ void __launch_bounds__(256) yoloc_overlap(const __grid_constant__ ym_boxes a)
+{
+    __shared__ float corner[YM_OVERLAP_COLUMNS][4];
+    __shared__ int cls[YM_OVERLAP_COLUMNS];
+    ONCE;
+    int across = (a.compared - 1) / YM_OVERLAP_COLUMNS + 1, blocks = across * ((a.compared - 1) / YM_OVERLAP_ROWS + 1);
+    int image = (int)blockIdx.x / blocks, block = (int)blockIdx.x % blocks;
+    int n = count_of(a.list[0], image), row = block / across * YM_OVERLAP_ROWS, column = block % across * YM_OVERLAP_COLUMNS;
+    n = n < a.compared ? n : a.compared;
+    if (row >= n || column >= n || column + YM_OVERLAP_COLUMNS <= row) return;
+    const u64 *key = a.list[0].sorted + (long long)image * a.list[0].room;
+    const float *of = a.corner + 4 * (long long)image * a.list[0].room;
+    EACH(t, 256) {
+        if (t >= YM_OVERLAP_COLUMNS || column + t >= n) continue;
+        for (int k = 0; k < 4; k++) corner[t][k] = of[4 * (column + t) + k];
+        cls[t] = class_of(a, key[column + t]);
+    }
+    SYNC;
+    EACH(t, 256) {
+        int i = row + t % YM_OVERLAP_ROWS, w = column / 32 + t / YM_OVERLAP_ROWS;
+        if (i >= n || 32 * w >= n || 32 * w + 32 <= i) continue;
+        const float own[4] = {of[4 * i], of[4 * i + 1], of[4 * i + 2], of[4 * i + 3]};
+        int own_class = class_of(a, key[i]), end = 32 * w + 32 < n ? 32 * w + 32 : n;
+        unsigned bits = 0;
+        for (int j = 32 * w; j < end; j++)
+            if (j > i && (a.agnostic || own_class == cls[j - column]) && overlaps(own, corner[j - column], a.iou)) bits |= 1u << j % 32;
+        a.mask[((long long)image * a.compared + i) * (a.compared / 32) + w] = bits;
+    }
+}
+
 /* --- what is kept ------------------------------------------------------------------------------------------- */
 
 enum { CHUNK = 512, WORDS = CHUNK / 32, TILE_KEPT = 1024 };
@@ -401,6 +432,7 @@ struct chunk {
     int cls[CHUNK], rank[CHUNK]; /* rank: at first 1 for each candidate that is left, 0 for the others */
     unsigned alive[WORDS];       /* of the candidates looked at: those that are left */
     unsigned dead[WORDS], kept[WORDS];
+    unsigned compared[YM_MOST_COMPARED / 32]; /* of the candidates that YM_OVERLAP compared: those that yield */
     int total;                   /* boxes kept so far, of all chunks */
 };
 
@@ -457,6 +489,31 @@ static __device__ void gather(const ym_boxes &a, chunk &c, int image, int base, 
     c.rank[to] = base + t;
 }
 
+/* Words that YM_OVERLAP made for rank i. */
+static __device__ const unsigned *mask_of(const ym_boxes &a, int image, int i)
+{
+    return a.mask + ((long long)image * a.compared + i) * (a.compared / 32);
+}
+
+/* Thread t of the chunk, m candidates from `base` on: masks as they were made. */
+static __device__ void load_masks(const ym_boxes &a, chunk &c, int image, int base, int m, int t)
+{
+    int words = (m + 31) / 32;
+    for (int i = t; i < m * words; i += CHUNK)
+        if (i % words >= i / words / 32) c.mask[i / words][i % words] = mask_of(a, image, base + i / words)[base / 32 + i % words];
+}
+
+/* What yields to the kept ones among the compared candidates behind the chunk, which are `behind` words. */
+static __device__ void spread_behind(const ym_boxes &a, chunk &c, int image, int base, int m, int behind, int t)
+{
+    for (int i = t; i < m * behind; i += CHUNK) {
+        int row = i / behind, w = base / 32 + WORDS + i % behind;
+        if (!(c.kept[row / 32] >> row % 32 & 1)) continue;
+        unsigned yields = mask_of(a, image, base + row)[w];
+        if (yields) atomicOr(&c.compared[w], yields);
+    }
+}
+
 /* Word w of mask[i], of m candidates. Neighbouring threads have the same w and neighbouring i. */
 static __device__ void fill_mask(const ym_boxes &a, chunk &c, int i, int w, int m)
 {
@@ -509,22 +566,25 @@ extern "C" __global__ void __launch_bounds__(512) yoloc_keep(const __grid_consta
 {
     __shared__ chunk c;
     ONCE;
-    int image = (int)blockIdx.x, n = a.keep == YM_KEEP_UNMARKED ? turned_count(a, image) : count_of(a.list[a.list_at], image);
+    int image = (int)blockIdx.x, apart = a.keep == YM_KEEP_APART, n = a.keep == YM_KEEP_UNMARKED ? turned_count(a, image) : count_of(a.list[a.list_at], image);
     if (a.keep == YM_KEEP_ALL && n > a.limit) n = a.limit;
     unsigned char *out = a.out + image * a.out_bytes;
     ym_box *box = (ym_box *)(out + sizeof(ym_found));
     const unsigned char *worse = a.worse + (long long)image * a.list[0].room;
-    EACH(t, CHUNK) if (!t) c.total = 0;
+    EACH(t, CHUNK) {
+        if (!t) c.total = 0;
+        if (t < YM_MOST_COMPARED / 32) c.compared[t] = 0;
+    }
     SYNC;
     for (int base = 0; base < n; base += CHUNK) {
-        int seen = n - base < CHUNK ? n - base : CHUNK, have = c.total, m = 0;
+        int seen = n - base < CHUNK ? n - base : CHUNK, have = c.total, m = 0, made = apart && base < a.compared;
         if (have >= a.limit) break;
         EACH(t, CHUNK) {
             if (t < WORDS) c.alive[t] = c.dead[t] = c.kept[t] = 0;
             c.rank[t] = t < seen && (a.keep != YM_KEEP_UNMARKED || !worse[base + t]);
         }
         SYNC;
-        for (int first = 0; first < have && a.keep == YM_KEEP_APART; first += TILE_KEPT) {
+        for (int first = 0; first < have && apart && !made; first += TILE_KEPT) {
             int tile = have - first < TILE_KEPT ? have - first : TILE_KEPT;
             EACH(t, CHUNK) for (int i = t; i < tile; i += CHUNK) load_kept(c, box[first + i], i);
             SYNC;
@@ -536,19 +596,26 @@ extern "C" __global__ void __launch_bounds__(512) yoloc_keep(const __grid_consta
         for (int i = 0; i < WORDS; i++) m += __popc(c.alive[i]);
         EACH(t, CHUNK) gather(a, c, image, base, t);
         SYNC;
-        if (a.keep == YM_KEEP_APART) {
-            EACH(t, CHUNK)
-                for (int i = t; i < m * ((m + 31) / 32); i += CHUNK)
-                    if (i / m >= i % m / 32) fill_mask(a, c, i % m, i / m, m);
-            SYNC;
+        EACH(t, CHUNK) {
+            if (made) {
+                if (t < WORDS && 32 * t < m) c.dead[t] = c.compared[base / 32 + t];
+                load_masks(a, c, image, base, m, t);
+            }
+            for (int i = t; i < m * ((m + 31) / 32) && apart && !made; i += CHUNK)
+                if (i / m >= i % m / 32) fill_mask(a, c, i % m, i / m, m);
         }
+        SYNC;
         for (int w = 0; 32 * w < m; w++) {
             EACH(t, CHUNK) if (!t) resolve(a, c, w, m);
             SYNC;
-            EACH(t, CHUNK) if (a.keep == YM_KEEP_APART && t > w && 32 * t < m) spread(c, w, t);
+            EACH(t, CHUNK) if (apart && t > w && 32 * t < m) spread(c, w, t);
             SYNC;
         }
-        EACH(t, CHUNK) if (t < m) put_box(a, c, image, t, box, have);
+        int compared = n < a.compared ? n : a.compared, behind = made && c.total < a.limit ? (compared + 31) / 32 - base / 32 - WORDS : 0;
+        EACH(t, CHUNK) {
+            if (t < m) put_box(a, c, image, t, box, have);
+            if (behind > 0) spread_behind(a, c, image, base, m, behind, t);
+        }
         SYNC;
     }
     float *numbers = (float *)(box + a.limit);

@@ -281,6 +281,8 @@ static size_t lay_out(const yolort_context *c, const struct rt_request *r, struc
         b->normal = carve(base, &used, all * 5 * sizeof *b->normal);
         b->worse = carve(base, &used, all);
     }
+    b->compared = (int)((r->rows < YM_MOST_COMPARED ? r->rows + 31 : YM_MOST_COMPARED) / 32 * 32);
+    if (b->keep == YM_KEEP_APART) b->mask = carve(base, &used, n * (size_t)b->compared * (size_t)b->compared / 8);
     if (r->opts.classes) b->allowed = carve(base, &used, (size_t)b->nc);
     return used;
 }
@@ -334,6 +336,12 @@ static yolort_status serve(yolort_context *c, int kernel, int64_t blocks, const 
     return service_of(c)->serve(c->session, kernel, blocks * b->images, b, e);
 }
 
+static int64_t overlap_blocks(const struct ym_boxes *b)
+{
+    int64_t rows = (b->compared - 1) / YM_OVERLAP_ROWS + 1, columns = (b->compared - 1) / YM_OVERLAP_COLUMNS + 1;
+    return rows * columns;
+}
+
 static yolort_status select_boxes(yolort_context *c, struct ym_boxes b, const struct rt_error *e)
 {
     RT_TRY(serve(c, YM_CANDIDATES, blocks_of(b.rows), &b, e));
@@ -345,6 +353,7 @@ static yolort_status select_boxes(yolort_context *c, struct ym_boxes b, const st
     }
     if (b.keep == YM_KEEP_UNMARKED)
         RT_TRY(serve(c, YM_COMPARE, blocks_of(b.rows < YM_MOST_ROTATED ? b.rows : YM_MOST_ROTATED), &b, e));
+    if (b.keep == YM_KEEP_APART) RT_TRY(serve(c, YM_OVERLAP, overlap_blocks(&b), &b, e));
     return serve(c, YM_KEEP, 1, &b, e);
 }
 

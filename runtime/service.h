@@ -12,6 +12,7 @@
     X(YM_EXPAND, yoloc_expand, 256)                                                                          \
     X(YM_ORDER, yoloc_order, 256)                                                                            \
     X(YM_COMPARE, yoloc_compare, 256)                                                                        \
+    X(YM_OVERLAP, yoloc_overlap, 256)                                                                        \
     X(YM_KEEP, yoloc_keep, 512)
 
 enum ym_service {
@@ -71,6 +72,9 @@ YM_FN void ym_rgb_of_yuv(int format, int y, int u, int v, unsigned char *rgb)
 
 enum {
     YM_ROWS = 32,            /* rows, or candidates, that a block of YM_CANDIDATES, YM_ORDER and YM_COMPARE does */
+    YM_OVERLAP_ROWS = 128,   /* candidates by YM_OVERLAP_COLUMNS that a block of YM_OVERLAP compares */
+    YM_OVERLAP_COLUMNS = 64,
+    YM_MOST_COMPARED = 2048, /* candidates that it compares with each other; YM_KEEP does it for what is behind them */
     YM_MOST_ROTATED = 30000, /* candidates that are compared with each other; nms.c */
     YM_MOST_BEST = 300       /* rows that a head without suppression gives out at most; nms.c */
 };
@@ -97,8 +101,8 @@ struct ym_found {
 
 /*
  * In order: YM_CANDIDATES fills list[0] (counts are 0 before), YM_ORDER sorts it; heads without suppression: YM_EXPAND fills
- * list[1] with the classes of the first `limit` of them, YM_ORDER sorts that; turned boxes: YM_COMPARE marks what yields; YM_KEEP
- * writes at most `limit` boxes.
+ * list[1] with the classes of the first `limit` of them, YM_ORDER sorts that; turned boxes: YM_COMPARE marks what yields; other heads:
+ * YM_OVERLAP fills the mask. YM_KEEP writes at most `limit` boxes.
  */
 struct ym_boxes {
     const float *decoded;             /* as yolort_nms takes them */
@@ -108,12 +112,14 @@ struct ym_boxes {
     float *corner;                    /* by image and rank: x1, y1, x2, y2; room of list[0] */
     double *normal;                   /* by image and rank: turned boxes as normal distributions, 5 numbers; NULL: none */
     unsigned char *worse;             /* by image and rank; marks of YM_COMPARE */
+    unsigned *mask;                   /* by image, for the first `compared` ranks i: bit j of compared / 32 words: j yields to i and is behind it */
     unsigned char *out;               /* by image: struct ym_found, `limit` struct ym_box, `limit` * numbers floats */
     long long out_bytes;              /* of an image */
     int images, rows, nc, head;       /* head: enum yolort_head */
     int extra, rotated, agnostic;
     int numbers;                      /* of a kept row that are given out: those but its class scores, or 0 */
     int limit;                        /* boxes of an image, >= 1 */
+    int compared;                     /* list[0].room in whole words, but at most YM_MOST_COMPARED */
     int list_at;                      /* that YM_ORDER sorts and YM_KEEP reads */
     int keep;                         /* enum ym_keep */
     float conf, iou;
