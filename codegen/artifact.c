@@ -228,6 +228,42 @@ bool cg_artifact_kind(int folder, const char *file, char kind[16])
     return good && kind[0];
 }
 
+/* The digest of what stands behind a head whose digest is zeroed. */
+static bool digest_is(int fd, const uint8_t head[HEAD], uint64_t rest, const uint8_t digest[16])
+{
+    char part[64 << 10];
+    uint8_t found[16];
+    XXH3_state_t hash;
+    XXH3_128bits_reset(&hash);
+    XXH3_128bits_update(&hash, head, HEAD);
+    for (uint64_t n; rest > 0; rest -= n) {
+        n = rest < sizeof part ? rest : sizeof part;
+        if (read_whole(fd, part, (size_t)n) != HIT) return false;
+        XXH3_128bits_update(&hash, part, (size_t)n);
+    }
+    end_digest(&hash, found);
+    return memcmp(found, digest, sizeof found) == 0;
+}
+
+bool cg_artifact_sound(int folder, const char *file)
+{
+    uint8_t head[HEAD], digest[16];
+    struct stat st;
+    uint64_t size;
+    int fd = openat(folder, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) return errno != ELOOP;
+    bool sound = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && read_whole(fd, head, HEAD) == HIT && !memcmp(head, magic, sizeof magic) &&
+                 get_number(head + AT_VERSION, 8) == VERSION;
+    if (sound) {
+        memcpy(digest, head + AT_DIGEST, sizeof digest);
+        memset(head + AT_DIGEST, 0, sizeof digest);
+        sound = yir_add_u64(get_number(head + AT_KEY, 8), get_number(head + AT_PAYLOAD, 8), &size) &&
+                size == (uint64_t)st.st_size - HEAD && digest_is(fd, head, size, digest);
+    }
+    close(fd);
+    return sound;
+}
+
 /* --- writing ------------------------------------------------------------------------------------------------------- */
 
 static bool write_whole(int fd, const void *from, size_t n)
@@ -298,6 +334,6 @@ bool cg_artifact_put(struct cg_artifacts *c, const struct cg_artifact_key *k, co
         error = put_into(c, folder, &name, k, payload, size, &full);
         close(folder);
     }
-    if (error && !full) cg_artifacts_break(c, error);
+    if (error && !full) cg_artifacts_break(c, &name, error);
     return !error;
 }

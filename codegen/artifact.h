@@ -41,7 +41,7 @@ struct cg_artifact_info {
 /* In the order of names; visit returns false to stop. Only the head of each file is looked at. */
 void cg_artifacts_each(struct cg_artifacts *c, bool (*visit)(void *user, const struct cg_artifact_info *i), void *user);
 
-/* Removes entries not used for max_age_s (below 0: none for that), then those used least recently until the others take
+/* Removes damaged entries, for which each is read whole, then those not used for max_age_s (below 0: none for that), and those used least recently until the others take
  * at most max_bytes (below 0: the limit). Unlike a put it spares no recent entry. The number removed. */
 uint64_t cg_artifacts_prune(struct cg_artifacts *c, double max_age_s, int64_t max_bytes);
 

@@ -57,9 +57,13 @@ bool cg_artifacts_broken(const struct cg_artifacts *c)
     return c->broken;
 }
 
-void cg_artifacts_break(struct cg_artifacts *c, int error)
+void cg_artifacts_break(struct cg_artifacts *c, const struct cg_entry_name *n, int error)
 {
     if (error == EBUSY && ++c->busy < MOST_BUSY) return;
+    if (error == EISDIR) { /* the others can be kept all the same */
+        cg_cachedir_report(c->dir, FOLDER "/%s/%s: a folder stands there", n->folder, n->file);
+        return;
+    }
     c->broken = true;
     cg_cachedir_report(c->dir, FOLDER ": %s", strerror(error));
 }
@@ -229,14 +233,36 @@ static uint64_t sum_found(const struct cg_artifacts *c)
     return sum;
 }
 
-/* A process that has the file open keeps its bytes. */
+/* A process that has the file open keeps its bytes. An empty folder goes too. */
+static bool remove_named(int folder, const char *name)
+{
+    if (unlinkat(folder, name, 0) == 0 || errno == ENOENT) return true;
+    return errno == EISDIR && unlinkat(folder, name, AT_REMOVEDIR) == 0;
+}
+
 static bool remove_entry(struct cg_artifacts *c, const struct entry *e)
 {
     int folder = cg_artifacts_folder(c, e->name.folder, false);
     if (folder < 0) return false;
-    bool gone = unlinkat(folder, e->name.file, 0) == 0 || errno == ENOENT;
+    bool gone = remove_named(folder, e->name.file);
+    if (!gone && errno == ENOTEMPTY) cg_cachedir_report(c->dir, FOLDER "/%s/%s: a folder stands there", e->name.folder, e->name.file);
     close(folder);
     return gone;
+}
+
+/* Each entry is read whole. */
+static void drop_damaged(struct cg_artifacts *c, uint64_t *removed)
+{
+    struct entry *e = *c->found;
+    size_t kept = 0;
+    for (size_t i = 0; i < c->nfound; i++) {
+        int folder = cg_artifacts_folder(c, e[i].name.folder, false);
+        bool sound = folder < 0 || cg_artifact_sound(folder, e[i].name.file);
+        if (folder >= 0) close(folder);
+        if (!sound && remove_entry(c, &e[i])) ++*removed;
+        else e[kept++] = e[i];
+    }
+    c->nfound = kept;
 }
 
 struct rule {
@@ -332,7 +358,9 @@ static int place(struct cg_artifacts *c, int fd, int folder, const char *tempora
     uint64_t replaced = fstatat(folder, n->file, &old, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)old.st_size : 0;
     if (!write_total(c, fd, total + bytes)) return errno ? errno : EIO;
     YIR_CRASH_POINT("artifact.counted");
-    if (renameat(folder, temporary, folder, n->file) != 0) return errno;
+    if (renameat(folder, temporary, folder, n->file) != 0 &&
+        (errno != EISDIR || !remove_named(folder, n->file) || renameat(folder, temporary, folder, n->file) != 0))
+        return errno == ENOTEMPTY ? EISDIR : errno;
     YIR_CRASH_POINT("artifact.renamed");
     if (replaced && replaced <= total) (void)write_total(c, fd, total + bytes - replaced);
     return 0;
@@ -354,7 +382,7 @@ uint64_t cg_artifacts_prune(struct cg_artifacts *c, double max_age_s, int64_t ma
     uint64_t removed = 0;
     if (!cg_artifacts_usable(c)) return 0;
     int fd = lock_total(c);
-    if (fd < 0) {
+    if (fd < 0 && errno != ENOSPC && errno != EDQUOT) { /* without room for the total there is none to be kept right */
         cg_cachedir_report(c->dir, FOLDER ": %s", strerror(errno));
         return 0;
     }
@@ -363,8 +391,11 @@ uint64_t cg_artifacts_prune(struct cg_artifacts *c, double max_age_s, int64_t ma
                               .before = max_age_s < 0 ? INT64_MIN : cut > 0 ? (int64_t)cut : 0,
                               .spared = INT64_MAX};
     (void)scan(c);
+    drop_damaged(c, &removed);
     uint64_t left = evict(c, &rule, &removed);
-    (void)write_total(c, fd, left);
-    close(fd);
+    if (fd >= 0) {
+        (void)write_total(c, fd, left);
+        close(fd);
+    }
     return removed;
 }

@@ -48,13 +48,15 @@ static char *choose_path(struct yir_arena *a, const char *given)
     return n ? path : NULL;
 }
 
-/* The folder and the one above it, which is all that may be missing. */
-static void make_folder(struct yir_arena *a, const char *path)
+/* The folder and the one above it, which is all that may be missing. 0, or why it could not be made. */
+static int make_folder(struct yir_arena *a, const char *path)
 {
     const char *slash = strrchr(path, '/');
-    if (mkdir(path, 0700) == 0 || errno != ENOENT || !slash || slash == path) return;
+    if (mkdir(path, 0700) == 0) return 0;
+    if (errno != ENOENT || !slash || slash == path) return errno;
     char *above = yir_strndup(a, path, (size_t)(slash - path));
-    if (mkdir(above, 0700) == 0) (void)mkdir(path, 0700);
+    if (mkdir(above, 0700) != 0) return errno == EEXIST ? ENOENT : errno;
+    return mkdir(path, 0700) == 0 ? 0 : errno;
 }
 
 /* --- trust ---------------------------------------------------------------------------------------------------- */
@@ -139,8 +141,9 @@ static const char *real_path(struct cg_cachedir *c, struct yir_arena *a, const c
 
 static const char *open_folder(struct cg_cachedir *c, struct yir_arena *a, const char *path)
 {
-    make_folder(a, path);
+    int made = make_folder(a, path);
     c->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (c->fd < 0 && errno == ENOENT && made) return strerror(made);
     if (c->fd < 0) return errno == ELOOP || errno == ENOTDIR ? "it is a link, or no folder" : strerror(errno);
     const char *why = cg_cachedir_distrust_folder(c->fd);
     return why ? why : real_path(c, a, path);
@@ -149,14 +152,15 @@ static const char *open_folder(struct cg_cachedir *c, struct yir_arena *a, const
 struct cg_cachedir *cg_cachedir_open(struct yir_arena *a, struct yir_diags *d, const struct cg_cachedir_opts *o)
 {
     static const struct cg_cachedir_opts none = {0};
-    const char *state = environment("YOLOC_CACHE");
+    const char *state = environment("YOLOC_CACHE"), *why = NULL;
     if (!o) o = &none;
     if (!o->required && state && strcmp(state, "off") == 0) return NULL;
     struct cg_cachedir *c = yir_alloc(a, sizeof *c);
     *c = (struct cg_cachedir){.diags = d, .fd = -1, .process = getpid(), .required = o->required};
     yir_arena_defer(a, close_folder, c);
     c->path = choose_path(a, o->path);
-    const char *why = c->path ? open_folder(c, a, c->path) : "neither XDG_CACHE_HOME nor HOME is an absolute path";
+    if (!o->required && state && strcmp(state, "on") != 0) why = "YOLOC_CACHE is neither on nor off";
+    else why = c->path ? open_folder(c, a, c->path) : "neither XDG_CACHE_HOME nor HOME is an absolute path";
     if (why) {
         cg_cachedir_report(c, "%s", why);
         return NULL;

@@ -18,7 +18,7 @@ struct cg_cachedir_opts {
 };
 
 /* Makes the folder (mode 0700) when it is missing, and opens it. NULL: there is none that may be used, which one
- * diagnostic says; or YOLOC_CACHE=off, without any. o NULL: all of it zero. */
+ * diagnostic says; or YOLOC_CACHE=off, without any (on is the default, other values are reported). o NULL: all of it zero. */
 struct cg_cachedir *cg_cachedir_open(struct yir_arena *a, struct yir_diags *d, const struct cg_cachedir_opts *o);
 
 /* Without links; for messages and for SQLite, which can't be given a descriptor. */

@@ -28,6 +28,11 @@ bool cg_tunedb_usable(const struct cg_tunedb *db)
     return db && db->file.sql && cg_cachedir_usable(db->dir);
 }
 
+bool cg_tunedb_keeps(const struct cg_tunedb *db)
+{
+    return cg_tunedb_usable(db) && !db->full && cg_cachedir_shared(db->dir);
+}
+
 static void shut(struct cg_tunedb *db)
 {
     memset(db->stmt, 0, sizeof db->stmt);

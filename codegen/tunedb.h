@@ -30,6 +30,9 @@ struct cg_tune_record {
  * relied on the records are private to this handle. */
 struct cg_tunedb *cg_tunedb_open(struct yir_arena *a, struct cg_cachedir *c);
 
+/* Whether a record that is stored now will be there for other processes. */
+bool cg_tunedb_keeps(const struct cg_tunedb *db);
+
 /* false: no record, or one that is damaged, belongs to other fields, or has a time that none can have. */
 bool cg_tunedb_lookup(struct cg_tunedb *db, const struct cg_tune_key *k, struct cg_tune_record *r);
 
@@ -59,7 +62,7 @@ void cg_tunedb_each(struct cg_tunedb *db,
                     void *user);
 
 struct cg_tune_stats {
-    uint64_t records, damaged, claims, bytes; /* bytes: of the file */
+    uint64_t records, damaged, claims, bytes; /* claims: of processes that live; bytes: of the file */
 };
 struct cg_tune_stats cg_tunedb_stats(struct cg_tunedb *db);
 

@@ -67,17 +67,27 @@ static int count_row(void *user, sqlite3_stmt *s, struct cg_tune_row *row)
     return SQLITE_OK;
 }
 
+static uint64_t count_claims(struct cg_tunedb *db)
+{
+    sqlite3_stmt *s;
+    struct cg_claimant c;
+    uint64_t n = 0;
+    if (sqlite3_prepare_v2(db->file.sql, "SELECT pid, started, token, since, boot FROM claim", -1, &s, NULL) != SQLITE_OK) return 0;
+    while (sqlite3_step(s) == SQLITE_ROW) n += cg_tunedb_claimant(s, &c) && cg_claimant_alive(&c, &db->self);
+    sqlite3_finalize(s);
+    return n;
+}
+
 struct cg_tune_stats cg_tunedb_stats(struct cg_tunedb *db)
 {
     struct cg_tune_stats n = {0};
-    int64_t claims = 0, pages = 0, page_size = 0;
+    int64_t pages = 0, page_size = 0;
     if (!cg_tunedb_usable(db)) return n;
     int code = visit_all(db, count_row, &n);
     if (code != SQLITE_DONE && !cg_tunedb_mend(db, code)) return n;
-    cg_sql_number(db->file.sql, "SELECT count(*) FROM claim", &claims);
     cg_sql_number(db->file.sql, "PRAGMA page_count", &pages);
     cg_sql_number(db->file.sql, "PRAGMA page_size", &page_size);
-    n.claims = (uint64_t)claims;
+    n.claims = count_claims(db);
     n.bytes = (uint64_t)(pages * page_size);
     return n;
 }

@@ -220,6 +220,9 @@ static enum cg_sql_state look(struct cg_sqlfile *f, const struct cg_cachedir *c,
 {
     char path[PATH_MAX + 32];
     int folder = cg_cachedir_fd(c), flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_NOMUTEX;
+    /* SQLite would make it readable by all. No descriptor of a file that is there already may be closed: that drops its locks. */
+    int made = openat(folder, FILE_NAME, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (made >= 0) close(made);
     whole |= has_log(folder);
     snprintf(path, sizeof path, "%s/%s", cg_cachedir_path(c), FILE_NAME);
     *code = sqlite3_open_v2(path, &f->sql, flags, NULL);

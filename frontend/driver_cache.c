@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "codegen/artifact.h"
+#include "codegen/leftover.h"
 #include "codegen/tunedb.h"
 #include "infile.h"
 #include "json.h"
@@ -19,12 +20,18 @@ struct cache_arg {
     struct cg_artifacts *artifacts;
 };
 
+/* NULL handles after reporting E_CACHE. */
+static void open_results(struct call *k, struct cache_arg *a)
+{
+    a->dir = cg_cachedir_open(k->arena, k->diags, &(struct cg_cachedir_opts){.path = k->o->cache_dir, .required = true});
+    a->artifacts = cg_artifacts_open(k->arena, a->dir, k->o->cache_limit);
+}
+
 /* -1 after reporting E_CACHE. */
 static int open_both(struct call *k, struct cache_arg *a)
 {
-    a->dir = cg_cachedir_open(k->arena, k->diags, &(struct cg_cachedir_opts){.path = k->o->cache_dir, .required = true});
+    open_results(k, a);
     a->records = cg_tunedb_open(k->arena, a->dir);
-    a->artifacts = cg_artifacts_open(k->arena, a->dir, 0);
     return a->records && a->artifacts && !yir_diag_errors(k->diags) ? 0 : -1;
 }
 
@@ -170,15 +177,21 @@ yoloc_status yoloc_cache_text(yoloc *c, const char *what, int json, yoloc_result
 
 /* --- changes -------------------------------------------------------------------------------------------------- */
 
+/* The results go first and whatever state the records are in: that makes room on a full disk. */
 static int prune_body(struct call *k, void *p)
 {
     struct cache_arg *a = p;
     struct yir_str s = {.arena = k->arena};
-    if (open_both(k, a)) return -1;
-    uint64_t records = cg_tunedb_prune(a->records, a->prune.max_age, a->prune.max_record_bytes);
-    uint64_t results = cg_artifacts_prune(a->artifacts, a->prune.max_age, a->prune.max_bytes);
-    yir_str_fmt(&s, "%llu records and %llu results removed\n", (unsigned long long)records, (unsigned long long)results);
-    return finish(k, &s, a);
+    open_results(k, a);
+    if (!a->dir) return -1;
+    typedef unsigned long long u;
+    u results = cg_artifacts_prune(a->artifacts, a->prune.max_age, a->prune.max_bytes);
+    u files = cg_leftovers_prune(a->dir, a->prune.max_age, a->prune.max_bytes == 0);
+    a->records = cg_tunedb_open(k->arena, a->dir);
+    u records = cg_tunedb_prune(a->records, a->prune.max_age, a->prune.max_record_bytes);
+    yir_str_fmt(&s, "%llu records, %llu results and %llu other files removed\n", records, results, files);
+    if (call_result(k, s.text, s.len, a->out)) return -1;
+    return yir_diag_errors(k->diags) ? -1 : 0;
 }
 
 yoloc_status yoloc_cache_prune(yoloc *c, const yoloc_prune_opts *o, yoloc_result *text)

@@ -65,7 +65,7 @@ static void open_caches(struct call *k, struct caches *c)
     if (!*c->compiler) return;
     c->folder = cg_cachedir_open(k->arena, k->diags, &o);
     if (!c->folder) return;
-    c->artifacts = cg_artifacts_open(k->arena, c->folder, 0);
+    c->artifacts = cg_artifacts_open(k->arena, c->folder, k->o->cache_limit);
     if (k->o->tune) c->records = cg_tunedb_open(k->arena, c->folder);
 }
 
@@ -178,7 +178,7 @@ static void tell_candidate(void *user, const char *label, const char *config, do
     if (k->o->dump) k->o->dump(k->o->user, "candidate", yir_format(k->arena, "%9.4f ms, %11.0f cycles predicted: %s, %s", ms, cycles, config, label));
 }
 
-static void note_tuned(struct call *k, const struct cg_tuned *t)
+static void note_tuned(struct call *k, const struct cg_tuned *t, bool kept)
 {
     k->c->tuning = (yoloc_tuning){.size = sizeof k->c->tuning,
                                   .kernels = t->groups,
@@ -187,7 +187,8 @@ static void note_tuned(struct call *k, const struct cg_tuned *t)
                                   .left = t->left,
                                   .changed = t->changed,
                                   .before_ms = t->before_ms,
-                                  .after_ms = t->after_ms};
+                                  .after_ms = t->after_ms,
+                                  .kept = kept};
 }
 
 yoloc_status yoloc_last_tuning(const yoloc *c, yoloc_tuning *t)
@@ -239,7 +240,7 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, con
     if (cg_tune(k->arena, k->diags, b->fused, &b->target, co, &o, &tuned)) return -1;
     co->choose = tuned.choose;
     co->choose_user = tuned.choose_user;
-    note_tuned(k, &tuned);
+    note_tuned(k, &tuned, cg_tunedb_keeps(c->records));
     return 0;
 }
 

@@ -73,6 +73,7 @@ typedef struct yoloc_opts {
     const char *module_name; /* what messages call a module that is given as bytes: its file; NULL: "module" */
     const char *precision;   /* "fp32", "tf32" (GPUs), "fp16", "bf16"; NULL: fp32, or the module's own when recompiling */
     const char *precision_file; /* lines `layer precision` for other precisions of some layers, or NULL */
+    uint64_t cache_limit;    /* bytes of compiled results, beyond which those used least recently go; 0: YOLOC_CACHE_LIMIT, else 2 GiB */
 } yoloc_opts;
 
 YOLOC_API uint32_t yoloc_version(void);
@@ -103,6 +104,7 @@ typedef struct yoloc_tuning {
     int left;                   /* for which the budget did not suffice: they are as predicted */
     int changed;                /* in another form than the predicted one */
     double before_ms, after_ms; /* a run untuned and tuned; 0: no form changed now */
+    int kept;                   /* what was measured is there the next time */
 } yoloc_tuning;
 /* What tuning found in the handle's last compile. USAGE when that did not tune, or came whole from the cache. */
 YOLOC_API yoloc_status yoloc_last_tuning(const yoloc *c, yoloc_tuning *t);

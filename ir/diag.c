@@ -135,6 +135,7 @@ static enum yir_class class_of(enum yir_diag_id id)
 {
     switch (id) {
     case E_USAGE: return YIR_CLASS_USAGE;
+    case E_TARGET:
     case E_PASS: return YIR_CLASS_USAGE;
     case E_OPEN: return YIR_CLASS_INPUT;
     case E_WRITE:
@@ -143,7 +144,6 @@ static enum yir_class class_of(enum yir_diag_id id)
     case E_INTERRUPTED:
     case E_LLVM:
     case E_LINK:
-    case E_TARGET:
     case E_MODULE_TARGET:
     case E_TUNE:
     case E_RUN: return YIR_CLASS_RESOURCE;

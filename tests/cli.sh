@@ -128,7 +128,7 @@ refused 1 '007|101|102|103|203' compile "$photos/chelsea.png" --weights rule -o 
 refused 2 001 compile
 refused 2 001 compile models/yolov8.yaml --weights rule --nc -3 -o "$work/out"
 refused 2 '001|113' compile models/yolov8.yaml --weights rule --imgsz 0 -o "$work/out"
-refused 3 402 compile models/yolov8.yaml --weights rule --scale n --imgsz 32 --target cpu:none -o "$work/out"
+refused 2 402 compile models/yolov8.yaml --weights rule --scale n --imgsz 32 --target cpu:none -o "$work/out"
 refused 1 002 compile models/yolov8.yaml --weights "$work/absent.pt" -o "$work/out"
 refused 3 003 compile models/yolov3-tiny.yaml --weights rule --imgsz 32 -o "$work/no/folder/out"
 
@@ -410,14 +410,16 @@ accepted '0 records taken' cache merge "$work/records" "$work/records"
 refused 1 007 cache merge README.md
 refused 1 002 cache merge "$work/absent"
 refused 1 005 cache merge "$work/records" --limit records-bytes=1K
-accepted '^0 records and 0 results removed' cache prune --older-than 1d --max-size 1G --max-records-size 1M
-accepted 'results removed' cache prune --all
+accepted '^0 records, 0 results and 0 other files removed' cache prune --older-than 1d --max-size 1G --max-records-size 1M
+accepted 'results and 0 other files removed' cache prune --all
 accepted 'results +0 modules, 0 kernels' cache stats
 for words in '' foo 'list x' merge export 'prune --older-than x' 'prune --max-size 1T' 'prune --all --max-size 1G' 'list --all' 'stats -o x' \
     'prune --json'; do
     # shellcheck disable=SC2086
     refused 2 001 cache $words
 done
+accepted '.' detect "$work/small.yoloc" models/demo/photos/chelsea.png --json --threads 1000
+said '--threads 1000: '
 YOLOC_CACHE_DIR=/dev/null refused 3 009 cache stats
 unset YOLOC_CACHE_DIR
 

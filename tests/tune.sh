@@ -48,13 +48,17 @@ done
 no '--cache-dir has no meaning with --no-cache' compile "${tiny[@]}" --no-cache --cache-dir x -o out/m
 no 'nothing to be done' tune "${tiny[@]}" --tune off
 no '--strip has no meaning' tune "${tiny[@]}" --strip
-no 'no-cache' tune "${tiny[@]}" --no-cache
+no '--no-cache' tune "${tiny[@]}" --no-cache --cache-dir x
+no '--cache-limit has no meaning' compile "${tiny[@]}" --no-cache --cache-limit 1M -o out/m
+for size in 0 -1 x 5T 99999999999G; do no '--cache-limit.*expected a size' compile "${tiny[@]}" --cache-limit "$size" -o out/m; done
+no '--tune fast has no meaning with --no-fast' compile "${tiny[@]}" --no-fast --tune fast -o out/m
 no 'tune-threads' tune "${tiny[@]}" --tune-threads 0
 [ ! -e cache ] || fail "a refused command line made the cache folder"
 
 # --- tuned once, known after that ---
 ok '' tune "${tiny[@]}" --tune-budget 100s --json
 json 'j["version"] == 1 and j["known"] == 0 and j["left"] == 0 and 2 < j["measured"] <= j["kernels"] and j["seconds"] > 0'
+json 'j["known"] + j["measured"] + j["left"] + j["single"] == j["kernels"]'
 json '(j["before_ms"] is None) == (j["after_ms"] is None) and (j["before_ms"] is None or j["after_ms"] <= j["before_ms"])'
 [ ! -e tiny.yoloc ] || fail "tune without -o writes a module"
 ok '' tune "${tiny[@]}" --tune-budget 100 --json
@@ -104,6 +108,19 @@ if mount -t tmpfs -o size=16k,mode=700 none small 2>/dev/null; then
 else
     skipped=$((skipped + 1))
 fi
+
+count=$((count + 1))
+YOLOC_CACHE=banana "$yoloc" compile "${tiny[@]}" -o e.yoloc >stdout 2>stderr || fail "YOLOC_CACHE=banana"
+grep -q 'neither on nor off.*050' stderr && cmp -s a.yoloc e.yoloc || fail "YOLOC_CACHE=banana: no warning, or another module"
+ok 'the time did not suffice for all; --tune-budget' tune "${larger[@]}" --tune-budget 1ms --no-cache
+ok 'the same command goes on' tune "${larger[@]}" --tune-budget 1ms --cache-dir elsewhere
+
+# --- what a later version has written stays; the rest of the cache can be emptied all the same ---
+count=$((count + 1))
+python3 -c 'import sqlite3; sqlite3.connect("elsewhere/tuning.sqlite").execute("PRAGMA user_version = 99")'
+"$yoloc" cache prune --all --cache-dir elsewhere >stdout 2>stderr
+[ $? -eq 3 ] && grep -q '^0 records, [1-9][0-9]* results' stdout && grep -q 'later version' stderr || fail "prune with records of a later version"
+[ -e elsewhere/tuning.sqlite ] && [ -z "$(find elsewhere/objects -type f ! -name total)" ] || fail "prune: what was to stay went, or the other way round"
 
 # --- interrupted: exit code 130, nothing left half-way, and the next run goes on ---
 # In the cache an entry's temporary file may stay; the cache itself takes those away later.

@@ -42,17 +42,17 @@ static char *folder_above(void)
     return out;
 }
 
-/* The folder of the compiler's own caches. */
+/* The folder of the compiler's own caches; errno: why it could not be made, or 0. */
 static char *make_folder(void)
 {
     const char *own = getenv("YOLOC_CACHE_DIR");
     char *above = own && *own ? NULL : folder_above();
     char *folder = own && *own ? strdup(own) : above ? cli_path_join(above, "yoloc", "") : NULL;
-    if (above)
-        mkdir(above, 0700);
-    if (folder)
-        mkdir(folder, 0700);
+    int why = above && mkdir(above, 0700) != 0 && errno != EEXIST ? errno : 0;
+    if (folder && mkdir(folder, 0700) != 0 && !why)
+        why = errno;
     free(above);
+    errno = why;
     return folder;
 }
 
@@ -62,12 +62,17 @@ void cli_cache_open(struct cli_cache *c)
     c->folder = NULL;
     if (state && strcmp(state, "off") == 0)
         return;
+    if (state && *state && strcmp(state, "on") != 0) {
+        cli_warn("the cache folder is not used: YOLOC_CACHE is neither on nor off");
+        return;
+    }
     c->folder = make_folder();
+    int made = errno;
     if (!c->folder) {
         cli_warn("no cache folder: neither XDG_CACHE_HOME nor HOME is an absolute path");
         return;
     }
-    const char *why = distrust(c->folder);
+    const char *why = access(c->folder, F_OK) != 0 && errno == ENOENT && made ? strerror(made) : distrust(c->folder);
     if (!why && access(c->folder, R_OK | W_OK | X_OK) != 0)
         why = strerror(errno);
     if (!why)

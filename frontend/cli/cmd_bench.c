@@ -161,6 +161,7 @@ static int open_bench(struct bench *b)
                         b->o->batch, b->info->max_batch);
     if (cli_runtime_check(yolort_context_new(&b->context, b->module, &opts), b->path, NULL, b->e) != 0)
         return -1;
+    cli_device_told(&b->o->device, b->context);
     b->threads = yolort_threads(b->context);
     b->nlayer = yolort_step_count(b->module);
     b->buffers = calloc(yolort_io_count(b->module) + 1, sizeof *b->buffers);

@@ -25,6 +25,7 @@ static const struct cli_option rows[] = {
      .help = "prune: remove the oldest records until the others take no more"},
     {.name = "cache-dir", .value = CLI_TEXT, .at = CLI_BUILD_AT(options, cache_dir), .metavar = "DIR",
      .help = "the cache folder; else YOLOC_CACHE_DIR, else XDG_CACHE_HOME/yoloc or ~/.cache/yoloc"},
+    CLI_ROW_CACHE_LIMIT(options),
     CLI_ROW_LIMIT(options, build.limit),
 };
 

@@ -42,6 +42,7 @@ static const struct cli_option rows[] = {
     CLI_ROWS_TUNING(options),
     CLI_ROW_NO_CACHE(options),
     CLI_ROW_CACHE_DIR(options),
+    CLI_ROW_CACHE_LIMIT(options),
     CLI_ROWS_PASSES(options),
     CLI_ROWS_TRUST(options),
     CLI_ROW_LIMIT(options, build.limit),

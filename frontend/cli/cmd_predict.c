@@ -171,7 +171,10 @@ static int open_module(struct job *j, const struct cli_args *args)
         return -1;
     }
     const struct cli_beside beside = {j->o->embeddings, j->texts};
-    return cli_shapes_open(&j->shapes, m, &file, path, &j->limits, &opts, (size_t)j->nms.max_det, &beside, j->e);
+    int rc = cli_shapes_open(&j->shapes, m, &file, path, &j->limits, &opts, (size_t)j->nms.max_det, &beside, j->e);
+    if (rc == 0)
+        cli_device_told(&j->o->device, j->shapes.engines[0].context);
+    return rc;
 }
 
 static int open_folders(struct job *j)

@@ -183,7 +183,10 @@ static int open_module(struct job *j, const struct options *o)
     if (cli_modfile_read(&j->file, j->path, &o->trust, &j->limits, j->e) != 0 ||
         cli_modfile_load(&j->module, &j->file, j->path, &j->limits, j->e) != 0)
         return -1;
-    return cli_runtime_check(yolort_context_new(&j->context, j->module, &opts), j->path, NULL, j->e);
+    int rc = cli_runtime_check(yolort_context_new(&j->context, j->module, &opts), j->path, NULL, j->e);
+    if (rc == 0)
+        cli_device_told(&o->device, j->context);
+    return rc;
 }
 
 static int convert(struct job *j, const struct options *o, struct cli_compiler *c)

@@ -32,7 +32,9 @@ static const struct cli_option rows[] = {
     CLI_ROW_CHECKED(options),
     CLI_ROW_TUNE(options, "full"),
     CLI_ROWS_TUNING(options),
+    CLI_ROW_NO_CACHE(options),
     CLI_ROW_CACHE_DIR(options),
+    CLI_ROW_CACHE_LIMIT(options),
     {.name = "json", .value = CLI_FLAG, .at = offsetof(struct options, json), .help = "print the summary as JSON"},
     CLI_ROWS_TRUST(options),
     CLI_ROW_LIMIT(options, build.limit),
@@ -40,8 +42,8 @@ static const struct cli_option rows[] = {
 
 static void print_json(const yoloc_tuning *t, double seconds)
 {
-    printf("{\"version\":1,\"kernels\":%d,\"known\":%d,\"measured\":%d,\"left\":%d,\"changed\":%d,", t->kernels, t->known, t->measured,
-           t->left, t->changed);
+    printf("{\"version\":1,\"kernels\":%d,\"known\":%d,\"measured\":%d,\"left\":%d,\"single\":%d,\"changed\":%d,", t->kernels, t->known,
+           t->measured, t->left, cli_tuning_single(t), t->changed);
     if (t->before_ms > 0)
         printf("\"before_ms\":%.4f,\"after_ms\":%.4f,", t->before_ms, t->after_ms);
     else

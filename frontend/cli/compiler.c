@@ -1,5 +1,6 @@
 #include "compiler.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,22 @@ static double read_time(const char *text)
     return -1;
 }
 
+int cli_read_size(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMG";
+    char *end;
+    if (*text < '0' || *text > '9')
+        return -1;
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    uint64_t factor = unit ? 1ull << 10 * (unit - units + 1) : 1;
+    if (errno || (*end && (!unit || end[1])) || !v || v > UINT64_MAX / factor)
+        return -1;
+    *bytes = v * factor;
+    return 0;
+}
+
 static int apply_tuning(yoloc_opts *o, const struct cli_build *b, struct cli_error *e)
 {
     static const char *const modes[] = {"off", "fast", "full"};
@@ -80,14 +97,18 @@ static int apply_tuning(yoloc_opts *o, const struct cli_build *b, struct cli_err
     o->cache_dir = b->cache_dir;
     o->tune_threads = b->tune_threads;
     o->tune_report = b->tune_report;
-    if (b->no_cache && b->cache_dir)
-        return cli_fail(e, CLI_USAGE, "--cache-dir has no meaning with --no-cache");
+    if (b->no_cache && (b->cache_dir || b->cache_limit))
+        return cli_fail(e, CLI_USAGE, "%s has no meaning with --no-cache", b->cache_dir ? "--cache-dir" : "--cache-limit");
+    if (b->cache_limit && cli_read_size(b->cache_limit, &o->cache_limit) != 0)
+        return cli_fail(e, CLI_USAGE, "--cache-limit %s: expected a size such as 500M or 4G", b->cache_limit);
     while (b->tune && o->tune < 3 && strcmp(b->tune, modes[o->tune]) != 0)
         o->tune++;
     if (o->tune == 3)
         return cli_fail(e, CLI_USAGE, "--tune %s: expected off, fast or full", b->tune);
     if (!o->tune && (b->tune_budget || b->tune_threads || b->tune_report))
         return cli_fail(e, CLI_USAGE, "--tune-budget, --tune-threads and --tune-report have a meaning only with --tune fast or full");
+    if (o->tune && b->no_fast)
+        return cli_fail(e, CLI_USAGE, "--tune %s has no meaning with --no-fast: generic code has one form", b->tune);
     if (b->tune_budget && (o->tune_budget = read_time(b->tune_budget)) <= 0)
         return cli_fail(e, CLI_USAGE, "--tune-budget %s: expected a time such as 30s, 500ms or 2m", b->tune_budget);
     return 0;
@@ -141,12 +162,18 @@ void cli_print_result(yoloc_result *r)
     yoloc_free_result(r);
 }
 
+int cli_tuning_single(const yoloc_tuning *t)
+{
+    int rest = t->kernels - t->known - t->measured - t->left;
+    return rest > 0 ? rest : 0;
+}
+
 void cli_print_tuning(const yoloc_tuning *t)
 {
-    printf("%d different kernels: %d known, %d measured, %d left, %d in another form than the predicted one\n", t->kernels, t->known,
-           t->measured, t->left, t->changed);
+    printf("%d different kernels: %d known, %d measured, %d left, %d with one form to choose; %d in another form than the predicted one\n",
+           t->kernels, t->known, t->measured, t->left, cli_tuning_single(t), t->changed);
     if (t->before_ms > 0)
         printf("a run takes %.3f ms untuned, %.3f ms tuned\n", t->before_ms, t->after_ms);
     if (t->left > 0)
-        printf("the time did not suffice for all; the same command goes on, and --tune-budget gives it more\n");
+        printf("the time did not suffice for all; %s--tune-budget gives it more\n", t->kept ? "the same command goes on, and " : "");
 }

@@ -22,7 +22,7 @@ struct cli_build {
     struct cli_size size;
     int nc, batch, layers, no_fast, checked, no_fuse, no_reuse, strip, allow_bad_crc, strict;
     int verify_each, pass_limit, time_passes;
-    const char *tune, *tune_budget, *cache_dir; /* tune: off, fast, full */
+    const char *tune, *tune_budget, *cache_dir, *cache_limit; /* tune: off, fast, full */
     int tune_threads, tune_report, no_cache, caching; /* caching: this command uses the caches */
     const char *module;                 /* file of the module that is compiled again or looked at, or NULL */
     struct cli_texts limit;             /* as given */
@@ -72,6 +72,9 @@ struct cli_build {
 #define CLI_ROW_CACHE_DIR(S) \
     {.name = "cache-dir", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, cache_dir), .metavar = "DIR", \
      .help = "the cache folder; else YOLOC_CACHE_DIR, else XDG_CACHE_HOME/yoloc or ~/.cache/yoloc"}
+#define CLI_ROW_CACHE_LIMIT(S) \
+    {.name = "cache-limit", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, cache_limit), .metavar = "SIZE", \
+     .help = "compiled results that were used least recently go when they take more: 500M, 4G; else YOLOC_CACHE_LIMIT or 2G"}
 #define CLI_ROW_LAYERS(S) \
     {.name = "layers", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, layers), \
      .help = "add the output of every yaml row but the head's, as layer.I or layer.I.P"}
@@ -110,6 +113,12 @@ int cli_compiler_check(struct cli_compiler *c, yoloc_status s, struct cli_error 
 
 /* Prints what tuning found on stdout, a line or two. */
 void cli_print_tuning(const yoloc_tuning *t);
+
+/* Bytes of "500M", "2G", "4096", at least 1; -1: it is no such size. */
+int cli_read_size(const char *text, uint64_t *bytes);
+
+/* Kernels that had no other form to be measured. */
+int cli_tuning_single(const yoloc_tuning *t);
 
 /* Prints a text result on stdout and releases it. */
 void cli_print_result(yoloc_result *r);

@@ -11,6 +11,13 @@ void cli_device_opts(yolort_context_opts *o, const struct cli_device *d)
     o->guard = d->guard;
 }
 
+void cli_device_told(const struct cli_device *d, const yolort_context *c)
+{
+    int used = yolort_threads(c);
+    if (used > 1 && d->threads > used)
+        cli_warn("--threads %d: %d are used, which is what the cores here can bear", d->threads, used);
+}
+
 static enum cli_number number_of(yolort_status s)
 {
     switch (s) {

@@ -58,6 +58,8 @@ struct cli_device {
     {.name = "guard", .value = CLI_FLAG, .at = offsetof(struct S, device.guard), \
      .help = "the arena lies between pages that may not be touched, and starts as NaN"}
 
+/* Warns when the context has fewer threads than were asked for. */
+void cli_device_told(const struct cli_device *d, const yolort_context *c);
 void cli_device_opts(yolort_context_opts *o, const struct cli_device *d);
 
 /* 0, or -1: "what: text". */

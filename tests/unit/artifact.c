@@ -268,8 +268,19 @@ Test(artifact, entries_that_are_no_files)
     cr_assert_eq(unlink(file), 0);
     cr_assert_eq(mkdir(file, 0700), 0);
     cr_expect_null(get(&b, "key"), "a folder");
+    cr_expect(put(&b, "key", "payload"), "an empty folder is in the way");
+    SAME(get(&b, "key"), "payload");
+    cr_expect_str_eq(cachebox_told(&b), "");
+    char below[400], name[80];
+    snprintf(below, sizeof below, "%s/below", file);
+    snprintf(name, sizeof name, "objects/%.60s: a folder", strstr(file, "objects/") + strlen("objects/"));
+    cr_assert(unlink(file) == 0 && mkdir(file, 0700) == 0 && mkdir(below, 0700) == 0);
     cr_expect_not(put(&b, "key", "payload"));
-    cr_expect(cachebox_told(&b) && *cachebox_told(&b));
+    cr_expect(cachebox_told(&b) && strstr(cachebox_told(&b), name), "%s", cachebox_told(&b));
+    cr_expect(put(&b, "another", "payload"), "others are kept");
+    cr_assert_eq(rmdir(below), 0);
+    cr_expect_eq(cg_artifacts_prune(b.art, -1, -1), 1u, "an empty folder goes");
+    SAME(get(&b, "another"), "payload");
     cachebox_close(&b);
 }
 
@@ -420,6 +431,37 @@ Test(artifact, pruning)
     cachebox_close(&b);
 }
 
+static void damage(const char *path, long at)
+{
+    FILE *f = fopen(path, "r+b");
+    cr_assert(f && fseek(f, at, at < 0 ? SEEK_END : SEEK_SET) == 0 && fputc('#', f) == '#' && fclose(f) == 0);
+}
+
+/* Each is read whole. */
+Test(artifact, pruning_removes_what_is_damaged)
+{
+    struct cachebox b = OPEN(0);
+    static const long at[] = {3, 60, 64, -1}; /* magic, digest, key, payload */
+    char whole[320];
+    for (size_t i = 0; i < YIR_COUNT(at); i++) {
+        cr_assert(put(&b, "key", "payload"));
+        damage(only_file(&b), at[i]);
+        cr_expect_eq(cg_artifacts_prune(b.art, -1, -1), 1u, "%ld", at[i]);
+        cr_expect_eq(sum_of(&b).n, 0u);
+    }
+    cr_assert(put(&b, "key", "payload"));
+    strcpy(whole, only_file(&b));
+    cr_assert_eq(truncate(whole, 70), 0);
+    cr_expect_eq(cg_artifacts_prune(b.art, -1, -1), 1u, "cut");
+    cr_assert(put(&b, "key", "payload"));
+    cr_assert_eq(truncate(whole, 20), 0);
+    cr_expect_eq(cg_artifacts_prune(b.art, -1, -1), 1u, "no head");
+    cr_assert(put(&b, "key", "payload"));
+    cr_expect_eq(cg_artifacts_prune(b.art, -1, -1), 0u);
+    SAME(get(&b, "key"), "payload");
+    cachebox_close(&b);
+}
+
 /* What killed writers leave. */
 Test(artifact, leftovers)
 {
@@ -493,6 +535,11 @@ Test(artifact, full_disk)
     char command[256];
     snprintf(command, sizeof command, "test -z \"$(find '%s' -name '.tmp*')\"", box);
     cr_expect_eq(system(command), 0, "half an entry is left");
+    snprintf(command, sizeof command, "%s/objects/total", box);
+    cr_assert_eq(unlink(command), 0);
+    snprintf(command, sizeof command, "head -c 1M /dev/zero >'%s/filler' 2>/dev/null", box);
+    (void)!system(command);
+    cr_expect_eq(cg_artifacts_prune(b.art, -1, 0), kept, "a full disk is no reason to keep anything");
     cachebox_close(&b);
     free(payload);
     umount(box);

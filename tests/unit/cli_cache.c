@@ -129,6 +129,13 @@ Test(cli_cache, environment)
     cli_cache_open(&c);
     cr_expect_null(c.folder);
     cr_expect_neq(access(folder, F_OK), 0);
+    setenv("YOLOC_CACHE", "banana", 1);
+    cli_cache_open(&c);
+    cr_expect_null(c.folder);
+    setenv("YOLOC_CACHE", "on", 1);
+    cli_cache_open(&c);
+    cr_expect_not_null(c.folder);
+    cli_cache_close(&c);
     unsetenv("YOLOC_CACHE");
     unsetenv("YOLOC_CACHE_DIR");
 }

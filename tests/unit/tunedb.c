@@ -32,6 +32,24 @@ Test(tunedb, stored_is_found)
     cachebox_close(&b);
 }
 
+/* Whatever the umask allows. */
+Test(tunedb, closed_to_others)
+{
+    static const char *const files[] = {FILE_NAME, FILE_NAME "-wal", FILE_NAME "-shm"};
+    mode_t before = umask(0);
+    struct cachebox b = OPEN();
+    store(&b, 1);
+    umask(before);
+    for (size_t i = 0; i < YIR_COUNT(files); i++) {
+        char path[320];
+        struct stat st;
+        snprintf(path, sizeof path, "%s/%s", box, files[i]);
+        cr_expect(stat(path, &st) == 0 && (st.st_mode & 07777) == 0600, "%s", files[i]);
+    }
+    cr_expect(cg_tunedb_keeps(b.db) && !cg_tunedb_keeps(NULL));
+    cachebox_close(&b);
+}
+
 Test(tunedb, stored_again_replaces)
 {
     struct cachebox b = OPEN();
@@ -322,6 +340,7 @@ Test(tunedb, prune_claims)
     cachebox_claim(box, &k.key, self.pid, self.started, -1, self.boot);
     cachebox_claim(box, &k2.key, self.pid, self.started + 1, -1, self.boot);
     struct cachebox b = OPEN();
+    cr_expect_eq(cg_tunedb_stats(b.db).claims, 1u, "the dead are not counted");
     cr_expect_eq(cg_tunedb_prune(b.db, -1, -1), 0u);
     cr_expect_eq(cg_tunedb_stats(b.db).claims, 1u);
     cachebox_close(&b);
