@@ -248,6 +248,22 @@ void modbuild_init(struct modbuild *b)
     init_step(b, MB_COPY, -2, MB_DECODED, MB_DECODED, MB_ROW * MB_ROWS);
 }
 
+const double modbuild_factor[4] = {0.5, 2, -1, 1e-3};
+
+void modbuild_constants(struct modbuild *b)
+{
+    enum { FACTORS = 128 };
+    memcpy((char *)b->constant + FACTORS, modbuild_factor, sizeof modbuild_factor);
+    b->nconstant = (FACTORS + sizeof modbuild_factor) / sizeof *b->constant;
+    b->weight[1] = (struct ym_weight){.name = b->weight[0].name, .dtype = 1, .rank = 2, .dim = {2, 3}, .size = 12};
+    b->nweight = 2;
+    b->row[b->nrow++] = (struct ym_constant){.size = 96, .weight = YM_ANY};
+    b->row[b->nrow++] =
+        (struct ym_constant){.offset = 128, .size = 128, .from = FACTORS, .arg = 8, .packing = YM_PACK_OBLOCK, .scaled = 1};
+    b->row[b->nrow++] = (struct ym_constant){.offset = 256, .size = 24, .weight = 1};
+    b->row[b->nrow++] = (struct ym_constant){.offset = 320, .size = 128, .arg = 8, .packing = YM_PACK_DW};
+}
+
 /* --- the file ------------------------------------------------------------------------------------------------- */
 
 struct part {

@@ -178,12 +178,13 @@ static void ir(struct seeds *s)
 
 static void module(struct seeds *s)
 {
-    for (int form = 0; form < 4; form++) {
+    for (int form = 0; form < 5; form++) {
         struct modbuild b;
         size_t n;
         modbuild_init(&b);
         if (form & 1) b.ntarget = 2;
         if (form & 2) b.nconstant = 0;
+        if (form & 4) modbuild_constants(&b);
         uint8_t *bytes = modbuild_finish(&b, &n);
         add(s, bytes, n);
         free(bytes);

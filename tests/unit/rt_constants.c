@@ -10,22 +10,12 @@
 #include "runtime/object.h"
 #include "runtime/packing.h"
 
-enum { BOXES = 96, OBLOCK = 128, HALF = 256, DEPTHWISE = 320, ALL = 448, FACTORS = 128 };
-static const double factor[4] = {0.5, 2, -1, 1e-3};
+enum { BOXES = 96, OBLOCK = 128, HALF = 256, DEPTHWISE = 320, ALL = 448 }; /* places of modbuild_constants */
 
-/* Bytes as they are, a weight with factors in blocks of 8, one of half precision, and one by taps. */
 static void init(struct modbuild *b)
 {
     modbuild_init(b);
-    memcpy((char *)b->constant + FACTORS, factor, sizeof factor);
-    b->nconstant = (FACTORS + sizeof factor) / sizeof *b->constant;
-    b->weight[1] = (struct ym_weight){.name = b->weight[0].name, .dtype = YOLORT_F16, .rank = 2, .dim = {2, 3}, .size = 12};
-    b->nweight = 2;
-    b->row[b->nrow++] = (struct ym_constant){.size = BOXES, .weight = YM_ANY};
-    b->row[b->nrow++] =
-        (struct ym_constant){.offset = OBLOCK, .size = 128, .from = FACTORS, .arg = 8, .packing = YM_PACK_OBLOCK, .scaled = 1};
-    b->row[b->nrow++] = (struct ym_constant){.offset = HALF, .size = 24, .weight = 1};
-    b->row[b->nrow++] = (struct ym_constant){.offset = DEPTHWISE, .size = 128, .arg = 8, .packing = YM_PACK_DW};
+    modbuild_constants(b);
 }
 
 Test(rt_constants, makes_what_the_rows_say)
@@ -45,7 +35,7 @@ Test(rt_constants, makes_what_the_rows_say)
     memcpy(want + HALF / 4, half, sizeof half);
     for (int o = 0; o < 4; o++)
         for (int i = 0; i < 4; i++) {
-            want[OBLOCK / 4 + i * 8 + o] = (float)(factor[o] * (double)b.weights[o * 4 + i]);
+            want[OBLOCK / 4 + i * 8 + o] = (float)(modbuild_factor[o] * (double)b.weights[o * 4 + i]);
             want[DEPTHWISE / 4 + i * 8 + o] = b.weights[o * 4 + i];
         }
     cr_expect_arr_eq(m->t.constants.data, want, sizeof want);
