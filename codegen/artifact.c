@@ -228,40 +228,47 @@ bool cg_artifact_kind(int folder, const char *file, char kind[16])
     return good && kind[0];
 }
 
-/* The digest of what stands behind a head whose digest is zeroed. */
-static bool digest_is(int fd, const uint8_t head[HEAD], uint64_t rest, const uint8_t digest[16])
+/* What stands behind a head whose digest is zeroed. */
+static enum found check_rest(int fd, const uint8_t head[HEAD], uint64_t rest, const uint8_t digest[16])
 {
     char part[64 << 10];
-    uint8_t found[16];
+    uint8_t got[16];
     XXH3_state_t hash;
     XXH3_128bits_reset(&hash);
     XXH3_128bits_update(&hash, head, HEAD);
     for (uint64_t n; rest > 0; rest -= n) {
         n = rest < sizeof part ? rest : sizeof part;
-        if (read_whole(fd, part, (size_t)n) != HIT) return false;
+        enum found f = read_whole(fd, part, (size_t)n);
+        if (f != HIT) return f;
         XXH3_128bits_update(&hash, part, (size_t)n);
     }
-    end_digest(&hash, found);
-    return memcmp(found, digest, sizeof found) == 0;
+    end_digest(&hash, got);
+    return memcmp(got, digest, sizeof got) == 0 ? HIT : DAMAGED;
 }
 
-bool cg_artifact_sound(int folder, const char *file)
+static enum found check_whole(int fd)
 {
     uint8_t head[HEAD], digest[16];
     struct stat st;
     uint64_t size;
+    if (fstat(fd, &st) != 0) return MISS;
+    if (!S_ISREG(st.st_mode)) return DAMAGED;
+    enum found f = read_whole(fd, head, HEAD);
+    if (f != HIT) return f;
+    memcpy(digest, head + AT_DIGEST, sizeof digest);
+    memset(head + AT_DIGEST, 0, sizeof digest);
+    bool fits = memcmp(head, magic, sizeof magic) == 0 && get_number(head + AT_VERSION, 8) == VERSION &&
+                yir_add_u64(get_number(head + AT_KEY, 8), get_number(head + AT_PAYLOAD, 8), &size) && size == (uint64_t)st.st_size - HEAD;
+    return fits ? check_rest(fd, head, size, digest) : DAMAGED;
+}
+
+bool cg_artifact_sound(int folder, const char *file)
+{
     int fd = openat(folder, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0) return errno != ELOOP;
-    bool sound = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && read_whole(fd, head, HEAD) == HIT && !memcmp(head, magic, sizeof magic) &&
-                 get_number(head + AT_VERSION, 8) == VERSION;
-    if (sound) {
-        memcpy(digest, head + AT_DIGEST, sizeof digest);
-        memset(head + AT_DIGEST, 0, sizeof digest);
-        sound = yir_add_u64(get_number(head + AT_KEY, 8), get_number(head + AT_PAYLOAD, 8), &size) &&
-                size == (uint64_t)st.st_size - HEAD && digest_is(fd, head, size, digest);
-    }
+    enum found f = check_whole(fd);
     close(fd);
-    return sound;
+    return f != DAMAGED;
 }
 
 /* --- writing ------------------------------------------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ static bool holder_stopped(int fd)
 }
 
 bool cg_measuring_begin(struct cg_measuring **out, struct yir_arena *a, struct cg_cachedir *c, double most_s,
-                        void (*wait)(void *user), void *user)
+                        bool (*wait)(void *user), void *user)
 {
     struct cg_measuring *m = yir_alloc(a, sizeof *m);
     *m = (struct cg_measuring){.fd = -1};
@@ -65,11 +65,10 @@ bool cg_measuring_begin(struct cg_measuring **out, struct yir_arena *a, struct c
     const struct timespec step = {.tv_nsec = STEP_MS * 1000000};
     for (double waited_s = 0; !cg_cachedir_lock(m->fd, LOCK_EX, 0); waited_s += STEP_MS * 1e-3) {
         stopped_ms = holder_stopped(m->fd) ? stopped_ms + STEP_MS : 0;
-        if (waited_s >= most_s || stopped_ms >= CG_MEASURING_STOPPED_MS) {
+        if (waited_s >= most_s || stopped_ms >= CG_MEASURING_STOPPED_MS || (wait && !wait(user))) {
             close_lock(m);
             return false;
         }
-        if (wait) wait(user);
         nanosleep(&step, NULL);
     }
     write_name(m->fd);

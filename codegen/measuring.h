@@ -6,11 +6,11 @@
 #include "cachedir.h"
 
 /* Waits for this process's turn, most_s at most, and less when the one whose turn it is has been stopped. wait (may be NULL)
- * is called now and then meanwhile. The turn lasts until cg_measuring_end or the end of the arena or process. false: there is
+ * is called now and then meanwhile, and ends that by false. The turn lasts until cg_measuring_end or the end of the arena or process. false: there is
  * no turn to be had, and whoever measures nonetheless may be disturbed. */
 struct cg_measuring;
 bool cg_measuring_begin(struct cg_measuring **out, struct yir_arena *a, struct cg_cachedir *c, double most_s,
-                        void (*wait)(void *user), void *user);
+                        bool (*wait)(void *user), void *user);
 void cg_measuring_end(struct cg_measuring *m); /* NULL is allowed */
 
 enum { CG_MEASURING_STOPPED_MS = 2000 }; /* after which a stopped process counts as stuck */

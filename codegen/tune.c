@@ -91,6 +91,13 @@ static void progress(const struct tuner *w, const char *what, int done, int tota
     if (w->o->progress) w->o->progress(w->o->user, what, done, total, fmax(0, fmin(left, most)));
 }
 
+/* -1 after reporting. */
+static int check_stop(const struct tuner *w)
+{
+    if (!w->o->stop || !w->o->stop(w->o->user)) return 0;
+    return yir_diag(w->diags, (struct yir_loc){0}, E_INTERRUPTED, "tuning was interrupted");
+}
+
 /* --- groups and records ------------------------------------------------------------------------------------- */
 
 static struct group *find_group(struct tuner *w, const char *text, size_t len, uint32_t *number)
@@ -356,6 +363,7 @@ static int make_variants(struct tuner *w, int wanted)
     if (w->o->ahead && w->o->ahead(w->o->user, all_kernels(w, wanted))) return -1;
     for (int v = 0; v < wanted; v++) {
         double before = seconds(), spent = before - begun, more = v ? spent / v : 0;
+        if (check_stop(w)) return -1;
         if (v >= 1 && spent + more + needed_s(w, v + 1, LEAST_ROUNDS) > budget) return v;
         if (v >= 2 && spent + more > 0.6 * budget) return v;
         progress(w, "candidate", v, wanted, v ? more * (wanted - v) + needed_s(w, wanted, w->mode->rounds) : budget);
@@ -419,6 +427,7 @@ static int measure(struct tuner *w, int nvariant)
     int rounds = w->mode->rounds;
     for (int r = 0; r < rounds; r++) {
         double now = seconds(), round = r ? (now - begun) / r : nvariant * w->run_s, last = needed_s(w, 0, LEAST_ROUNDS);
+        if (check_stop(w)) return -1;
         if (r >= LEAST_ROUNDS && round + last > left_s(w)) return 0;
         if (r >= FIRM_ROUNDS && now - kept > KEEP_EVERY_S) {
             pick_winners(w, nvariant);
@@ -459,6 +468,7 @@ static int run_both(struct tuner *w, double *before, double *after)
     struct cg_trial b, t;
     int n = 0;
     for (int r = -1; r < w->mode->rounds; r++) { /* the first round warms up */
+        if (check_stop(w)) return -1;
         if (r >= LEAST_ROUNDS && left_s(w) < 2 * w->run_s) break;
         if (run_variant(w, 0, 0, false, &b)) return -1;
         double untuned = time_of(w, &b);
@@ -556,9 +566,11 @@ static void release_claims(struct tuner *w)
     }
 }
 
-static void tell_waiting(void *tuner)
+static bool tell_waiting(void *tuner)
 {
-    progress(tuner, "another process measures", 0, 0, HUGE_VAL);
+    const struct tuner *w = tuner;
+    progress(w, "another process measures", 0, 0, HUGE_VAL);
+    return !w->o->stop || !w->o->stop(w->o->user);
 }
 
 /* One process measures at a time; what it has found is there when the next one's turn comes. */
@@ -569,7 +581,8 @@ static int tune_in_turn(struct tuner *w, struct cg_tuned *out)
     cg_measuring_begin(&turn, w->arena, w->o->folder, 1.5 * w->budget_s + CG_TUNE_WAIT_S, tell_waiting, w);
     w->start = seconds();
     claim_open(w);
-    int rc = tune_open(w, out);
+    int rc = check_stop(w);
+    if (!rc) rc = tune_open(w, out);
     cg_trials_free(w->trials);
     if (!rc && claim_busy(w) && left_s(w) > 0) rc = tune_open(w, out);
     cg_measuring_end(turn);

@@ -33,6 +33,7 @@ struct cg_tune_opts {
     void (*progress)(void *user, const char *what, int done, int total, double seconds_left); /* may be NULL */
     /* Each candidate measured, with the label of its first kernel and the predicted cycles; may be NULL. */
     void (*report)(void *user, const char *label, const char *config, double cycles, double ms);
+    bool (*stop)(void *user); /* true ends tuning with E_INTERRUPTED; may be NULL */
     void *user;
 };
 

@@ -172,6 +172,12 @@ static void tune_progress(void *user, const char *what, int done, int total, dou
     call_progress(m->k, text, done, total);
 }
 
+static bool is_stopped(void *user)
+{
+    const struct call *k = ((struct making *)user)->k;
+    return k->o->stop && k->o->stop(k->o->user) != 0;
+}
+
 static void tell_candidate(void *user, const char *label, const char *config, double cycles, double ms)
 {
     struct call *k = ((struct making *)user)->k;
@@ -234,6 +240,7 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, con
                              .folder = c->folder,
                              .make = make_candidate,
                              .ahead = b->target.backend == CG_CUDA ? compile_ahead : NULL,
+                             .stop = is_stopped,
                              .progress = tune_progress,
                              .report = k->o->tune_report ? tell_candidate : NULL,
                              .user = m};

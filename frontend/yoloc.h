@@ -74,6 +74,8 @@ typedef struct yoloc_opts {
     const char *precision;   /* "fp32", "tf32" (GPUs), "fp16", "bf16"; NULL: fp32, or the module's own when recompiling */
     const char *precision_file; /* lines `layer precision` for other precisions of some layers, or NULL */
     uint64_t cache_limit;    /* bytes of compiled results, beyond which those used least recently go; 0: YOLOC_CACHE_LIMIT, else 2 GiB */
+    int (*stop)(void *user); /* asked every now and then while kernels are tuned: not 0 ends the call, whose claims on kernels are given
+                                back (E006); may be NULL */
 } yoloc_opts;
 
 YOLOC_API uint32_t yoloc_version(void);

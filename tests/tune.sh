@@ -131,6 +131,21 @@ for after in 0.3 1.5; do
     [ $? -eq 130 ] || fail "interrupted after $after s: exit code"
     [ ! -e g.yoloc ] && [ -z "$(find . -path ./cache -prune -o -name '*.tmp*' -print)" ] || fail "interrupted after $after s: something is left"
 done
+# A claim that is held when the signal comes is given back, unless a second signal comes.
+rm -rf cache
+count=$((count + 1))
+"$yoloc" tune "${larger[@]}" --cache-dir cache >stdout 2>stderr </dev/null &
+pid=$! claims=0
+for _ in $(seq 300); do
+    claims=$(python3 -c 'import sqlite3; print(sqlite3.connect("file:cache/tuning.sqlite?mode=ro", uri=True).execute("SELECT count(*) FROM claim").fetchone()[0])' 2>/dev/null || echo 0)
+    [ "$claims" -eq 0 ] || break
+    sleep 0.05
+done
+kill -TERM "$pid"
+wait "$pid"
+[ $? -eq 143 ] && [ "$claims" -gt 0 ] || fail "terminated while tuning: exit code, or nothing was claimed ($claims)"
+[ "$(python3 -c 'import sqlite3; print(sqlite3.connect("cache/tuning.sqlite").execute("SELECT count(*) FROM claim").fetchone()[0])')" = 0 ] ||
+    fail "terminated while tuning: claims are left"
 ok '"left":0' tune "${tiny[@]}" --tune-budget 100s --json
 ok 'records +[1-9]' cache stats
 

@@ -1,4 +1,5 @@
 #include "compiler.h"
+#include "interrupt.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,6 +28,12 @@ static void on_progress(void *user, const char *what, int done, int total)
 {
     struct cli_compiler *c = user;
     cli_progress_step(&c->progress, what, done > 0 ? (size_t)done : 0, total > 0 ? (size_t)total : 0, "");
+}
+
+static int on_stop(void *user)
+{
+    (void)user;
+    return cli_interrupt_caught();
 }
 
 static void apply(yoloc_opts *o, const struct cli_build *b)
@@ -132,6 +139,10 @@ int cli_compiler_open(struct cli_compiler *c, const struct cli_build *build, str
     o.diag = on_diag;
     o.dump = on_dump;
     o.progress = on_progress;
+    o.stop = on_stop;
+    c->asks = o.tune != 0;
+    if (c->asks)
+        cli_interrupt_ask();
     o.user = c;
     return cli_compiler_check(c, yoloc_open(&c->handle, &o), e);
 }
@@ -141,6 +152,8 @@ void cli_compiler_close(struct cli_compiler *c)
     cli_progress_clear(&c->progress);
     yoloc_close(c->handle);
     c->handle = NULL;
+    if (c->asks)
+        cli_interrupt_unask();
 }
 
 int cli_compiler_check(struct cli_compiler *c, yoloc_status s, struct cli_error *e)

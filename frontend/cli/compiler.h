@@ -12,6 +12,7 @@ struct cli_compiler {
     yoloc *handle;
     struct cli_progress progress;
     int errors; /* diagnostics told so far that were errors */
+    int asks;   /* interrupts end tuning in order */
 };
 
 /* Options that several commands share; rows below. */

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 /* The only mutable globals of the command: a signal handler can reach nothing else. */
-static volatile sig_atomic_t held, caught;
+static volatile sig_atomic_t held, asked, caught;
 
 static void on_signal(int number)
 {
-    if (!held)
+    if (!held && (!asked || caught))
         _exit(128 + number);
     caught = number;
 }
@@ -35,6 +35,23 @@ void cli_interrupt_hold(void)
 void cli_interrupt_release(void)
 {
     held = held - 1;
+    if (!held && caught)
+        _exit(128 + caught);
+}
+
+void cli_interrupt_ask(void)
+{
+    asked = 1;
+}
+
+int cli_interrupt_caught(void)
+{
+    return caught;
+}
+
+void cli_interrupt_unask(void)
+{
+    asked = 0;
     if (!held && caught)
         _exit(128 + caught);
 }

@@ -9,4 +9,9 @@ void cli_interrupt_install(void);
 void cli_interrupt_hold(void);
 void cli_interrupt_release(void);
 
+/* Between the two the first signal waits to be asked for, so that work can be ended in order; a second one ends the command at once. */
+void cli_interrupt_ask(void);
+int cli_interrupt_caught(void); /* 0: none */
+void cli_interrupt_unask(void);
+
 #endif
