@@ -242,17 +242,18 @@ static bool set_shared(struct wg_plan *p)
     return true;
 }
 
-/* setmaxnreg hands the launch's registers out anew, no more than there are: asking for more hangs. */
+/* setmaxnreg hands the launch's registers out anew, no more than there are: asking for more hangs. An instruction's own operands, the
+ * accumulators and some 26 more, must fit into those of the launch all the same: ptxas refuses it else (C7602). */
 static bool set_registers(struct wg_plan *p)
 {
     int sums = p->m * p->n / 2, threads = 128 * (p->w + 1), launched = REGISTERS / (threads * p->resident) / 8 * 8;
     if (launched > MOST_REGISTERS) launched = MOST_REGISTERS;
     p->registers = 0;
-    if (sums > MOST_SUMS) return false;
+    if (sums > MOST_SUMS || sums + FEW_OTHER_REGISTERS > launched) return false;
     if (sums + OTHER_REGISTERS <= launched) return true;
     int raised = ((p->w + 1) * launched - WG_PRODUCER_REGISTERS) / p->w / 8 * 8;
     p->registers = raised < MOST_RAISED ? raised : MOST_RAISED;
-    return sums + FEW_OTHER_REGISTERS <= p->registers;
+    return p->registers >= launched;
 }
 
 bool wg_plan(const struct conv *c, const int32_t *knob, struct wg_plan *p)
