@@ -41,6 +41,15 @@ struct rt_play {
 
 enum { RT_MARKS = 6 }; /* of yolort_detect; the steps of a run have those after them */
 
+/* Memory that several own: bindings, and tensors that were handed out. rt_shared_drop gives one share back, from any thread. */
+struct rt_shared {
+    _Atomic int refs;
+    void *data;
+    int on_device, ordinal;
+    void (*drop)(struct rt_shared *s);
+};
+void rt_shared_drop(struct rt_shared *s); /* dlpack.c; NULL is allowed */
+
 /* What a device with memory of its own does for a context. Between begin and end (which is called whatever happened) work is
  * put on the caller's stream; wait returns when the last run's is done. After YOLORT_DEVICE_LOST every call gives that. */
 struct rt_own_memory {
@@ -49,6 +58,7 @@ struct rt_own_memory {
     void (*close)(void *session);
     /* *where: 1 when p is an address of this device's memory, -1 of another's, 0 of the host's. */
     yolort_status (*locate)(void *session, const void *p, int *where, const struct rt_error *e);
+    yolort_status (*share)(void *session, size_t bytes, struct rt_shared **out, const struct rt_error *e); /* the device's memory */
     yolort_status (*begin)(void *session, void *stream, const struct rt_error *e);
     yolort_status (*poison)(void *session, const struct rt_error *e); /* fills the arena with NaN */
     /* *played 0: it can't here, launch the steps. */

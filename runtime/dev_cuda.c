@@ -194,6 +194,45 @@ static yolort_status cuda_locate(void *session, const void *pointer, int *where,
     return check(s, error, "bind", e);
 }
 
+struct shared {
+    struct rt_shared head;
+    struct cuda_device *device;
+};
+
+/* What others put on their streams may still use the memory. */
+static void drop_shared(struct rt_shared *shared)
+{
+    struct shared *s = (struct shared *)shared;
+    void *old;
+    if (!s->device->api.push(s->device->context)) {
+        s->device->api.context_sync();
+        s->device->api.pop(&old);
+    }
+    rt_cuda_pool_free(s->device, (uint64_t)(uintptr_t)s->head.data);
+    rt_cuda_device_drop(s->device);
+    free(s);
+}
+
+static yolort_status cuda_share(void *session, size_t bytes, struct rt_shared **out, const struct rt_error *e)
+{
+    struct session *s = session;
+    uint64_t at;
+    RT_TRY(still_there(s, e));
+    struct shared *x = calloc(1, sizeof *x);
+    if (!x) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    yolort_status r = rt_cuda_pool_alloc(s->device, &at, bytes, "output", e);
+    if (r) {
+        free(x);
+        return r;
+    }
+    rt_cuda_device_keep(s->device);
+    x->device = s->device;
+    x->head = (struct rt_shared){.data = (void *)(uintptr_t)at, .on_device = 1, .ordinal = s->device->ordinal, .drop = drop_shared};
+    atomic_init(&x->head.refs, 1);
+    *out = &x->head;
+    return YOLORT_OK;
+}
+
 static int is_captured(const struct session *s, void *stream, int *error)
 {
     int status = 0;
@@ -412,6 +451,7 @@ static const struct rt_own_memory own = {
     .open = cuda_open,
     .close = cuda_close,
     .locate = cuda_locate,
+    .share = cuda_share,
     .begin = cuda_begin,
     .poison = cuda_poison,
     .play = cuda_play,

@@ -29,6 +29,8 @@ struct rt_error rt_context_error(yolort_context *c)
 static void destroy(yolort_context *c)
 {
     rt_pool_free(c->pool);
+    for (size_t i = 0; i < YM_MAX_IO; i++) rt_hold_drop(c, i);
+    rt_host_drop_all(c);
     if (c->session) rt_service_free(c);
     if (c->session) c->m->dev->own->close(c->session);
     rt_detector_free(&c->detect);
@@ -162,7 +164,13 @@ int rt_is_picture(const yolort_module *m, size_t io)
     return !(m->t.io[io].flags & (YM_IO_OUTPUT | YM_IO_BESIDE));
 }
 
-static yolort_status bind(yolort_context *c, size_t io, void *data, size_t bytes)
+static void unbind(yolort_context *c, size_t io)
+{
+    rt_hold_drop(c, io);
+    c->bound.io[io] = (struct rt_binding){NULL, 0, 0};
+}
+
+yolort_status rt_bind(yolort_context *c, size_t io, void *data, size_t bytes)
 {
     struct rt_error e = rt_context_error(c);
     RT_CHECK(&e, ARG, BIND_IO, io < c->m->t.nio, "bind: io %zu of %u", io, c->m->t.nio);
@@ -178,7 +186,8 @@ static yolort_status bind(yolort_context *c, size_t io, void *data, size_t bytes
              "bind: %s: device address is no multiple of %u", d->name, 1u << YM_MOST_ALIGN);
     RT_CHECK(&e, ARG, BIND_DEVICE, on_device >= 0, "bind: %s: memory of another device", d->name);
     for (size_t i = 0; data && rt_is_picture(c->m, io) && i < c->m->t.nio; i++)
-        if (rt_is_picture(c->m, i)) c->bound.io[i] = (struct rt_binding){NULL, 0, 0};
+        if (rt_is_picture(c->m, i)) unbind(c, i);
+    unbind(c, io);
     c->bound.io[io] = (struct rt_binding){data, data ? bytes : 0, on_device};
     c->wired = NULL;
     return YOLORT_OK;
@@ -187,7 +196,7 @@ static yolort_status bind(yolort_context *c, size_t io, void *data, size_t bytes
 yolort_status yolort_bind(yolort_context *c, size_t io, void *data, size_t bytes)
 {
     RT_TRY(rt_context_enter(c));
-    return rt_context_leave(c, bind(c, io, data, bytes));
+    return rt_context_leave(c, rt_bind(c, io, data, bytes));
 }
 
 static int overlap(const struct rt_binding *a, size_t a_bytes, const struct rt_binding *b, size_t b_bytes)

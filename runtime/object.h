@@ -42,6 +42,20 @@ struct rt_bindings {
     struct rt_binding io[YM_MAX_IO];
 };
 
+struct DLManagedTensor;
+
+/* What the binding of an input or output keeps alive. */
+struct rt_hold {
+    struct DLManagedTensor *lent; /* ours until the binding ends */
+    struct rt_shared *shared;
+};
+
+/* Host memory that yolort_host_alloc gave. */
+struct rt_host {
+    struct rt_host *next;
+    uint8_t *data;
+};
+
 enum { RT_IDLE, RT_BUSY, RT_DOOMED };
 
 enum { RT_ERROR_SIZE = 256 };
@@ -78,6 +92,8 @@ struct yolort_context {
     void **arg; /* m->t.narg pointers, those of YM_SLOT_IO as in *wired */
     const struct rt_bindings *wired;
     struct rt_bindings bound;
+    struct rt_hold hold[YM_MAX_IO];
+    struct rt_host *host;
     double *ms; /* by step */
     struct rt_detector detect;
     char error[RT_ERROR_SIZE];
@@ -87,6 +103,13 @@ struct yolort_context {
 yolort_status rt_context_enter(yolort_context *c);
 yolort_status rt_context_leave(yolort_context *c, yolort_status s);
 struct rt_error rt_context_error(yolort_context *c);
+
+/* Entered: as yolort_bind. */
+yolort_status rt_bind(yolort_context *c, size_t io, void *data, size_t bytes);
+
+/* dlpack.c: the end of what a binding holds, and of memory that the context gave. */
+void rt_hold_drop(yolort_context *c, size_t io);
+void rt_host_drop_all(yolort_context *c);
 
 /* An input that is a form of the picture; of those one is bound. */
 int rt_is_picture(const yolort_module *m, size_t io);

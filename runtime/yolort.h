@@ -195,6 +195,22 @@ YOLORT_API int yolort_threads(const yolort_context *c);
  * than one image. The binding of one form of the picture unbinds the other. */
 YOLORT_API yolort_status yolort_bind(yolort_context *c, size_t io, void *data, size_t bytes);
 
+/* Tensors of DLPack 0.x (dlpack.h has the struct). Bind: as yolort_bind, of a dense tensor of the io's type and shape, the first
+ * dimension being the batch; on the CPU, in pinned memory, or on a CUDA module's own device. On YOLORT_OK the tensor is the
+ * context's, which calls its deleter when the io is bound again or the context is freed; otherwise it stays the caller's. Work that
+ * makes the tensor must be ordered before the runs by the caller.
+ * Output: makes memory for `batch` images of an output, on the device of a CUDA module, binds it, and gives a tensor that is the
+ * caller's: what runs write there can be read through it until its deleter is called, from any thread, also after the context
+ * and the module are gone. */
+struct DLManagedTensor;
+YOLORT_API yolort_status yolort_bind_dlpack(yolort_context *c, size_t io, struct DLManagedTensor *t);
+YOLORT_API yolort_status yolort_output_dlpack(yolort_context *c, size_t io, int batch, struct DLManagedTensor **out);
+
+/* Host memory from which copies to the device are fastest: pinned on a CUDA module, plain on others. It lives until it is freed here
+ * or with the context; free waits for the context's last run. */
+YOLORT_API yolort_status yolort_host_alloc(yolort_context *c, size_t bytes, void **out);
+YOLORT_API yolort_status yolort_host_free(yolort_context *c, void *p); /* NULL is allowed */
+
 /* Runs `batch` images (1 .. max_batch) through the network. On a CPU module the work is done on return and `stream`
  * must be NULL. On a CUDA module it is put on the stream (a CUstream or cudaStream_t, NULL: the default one) of the context's
  * device, copies included; yolort_wait waits for it, and what is bound stays as it is until then. A stream that the caller captures

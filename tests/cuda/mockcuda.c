@@ -25,6 +25,7 @@ static struct {
 static atomic_long live, launches, played, changed, programmatic;
 enum { GRANULE = 1 << 16 };
 #define TOTAL ((size_t)1 << 30)
+static uint64_t reserved; /* addresses of the first device, TOTAL of them, as given out last */
 static size_t cap = TOTAL;
 static atomic_size_t backed;
 static int no_virtual;
@@ -227,6 +228,7 @@ API int cuDevicePrimaryCtxRetain(void **context, int device);
 API int cuDevicePrimaryCtxRelease_v2(int device);
 API int cuCtxPushCurrent_v2(void *context);
 API int cuCtxPopCurrent_v2(void **context);
+API int cuCtxSynchronize(void);
 API int cuModuleLoadData(void **module, const void *image);
 API int cuModuleUnload(void *module);
 API int cuModuleGetFunction(void **function, void *module, const char *name);
@@ -357,6 +359,12 @@ int cuCtxPopCurrent_v2(void **context)
     return depth < 0 ? INVALID_CONTEXT : 0;
 }
 
+int cuCtxSynchronize(void)
+{
+    ENTER("cuCtxSynchronize");
+    return depth < 1 ? INVALID_CONTEXT : 0;
+}
+
 int cuModuleLoadData(void **module, const void *image)
 {
     ENTER("cuModuleLoadData");
@@ -465,7 +473,7 @@ int cuMemAddressReserve(uint64_t *at, size_t bytes, size_t align, uint64_t where
     ENTER("cuMemAddressReserve");
     if (!bytes || bytes % GRANULE || align || where || flags) return INVALID_VALUE;
     void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    *at = (uint64_t)(uintptr_t)p;
+    *at = reserved = (uint64_t)(uintptr_t)p;
     live += p != MAP_FAILED;
     return p == MAP_FAILED ? OUT_OF_MEMORY : 0;
 }
@@ -549,10 +557,11 @@ int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *stream
 int cuPointerGetAttributes(unsigned n, const int *attribute, void **value, uint64_t address)
 {
     ENTER("cuPointerGetAttributes");
-    int known = (const void *)(uintptr_t)address == foreign;
+    int pooled = address >= reserved && address < reserved + TOTAL;
+    int known = pooled || (const void *)(uintptr_t)address == foreign, ordinal = pooled ? 0 : foreign_ordinal;
     for (unsigned i = 0; i < n; i++) {
         if (attribute[i] != 2 && attribute[i] != 9) return INVALID_VALUE;
-        *(int *)value[i] = !known ? 0 : attribute[i] == 2 ? 2 : foreign_ordinal;
+        *(int *)value[i] = !known ? 0 : attribute[i] == 2 ? 2 : ordinal;
     }
     return 0;
 }
