@@ -231,8 +231,7 @@ void emit_fast_vec_dw(struct kb *b, struct cg_kernel *k)
 
 /* --- boxes from distributions --------------------------------------------------------------------------------- */
 
-/* Nothing but the last op is stored. */
-static bool only_last(const struct yir_func *f, uint32_t first, uint32_t last)
+bool cg_only_last(const struct yir_func *f, uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i < last; i++)
         if (f->op[i].flags & YIR_F_STORED) return false;
@@ -242,7 +241,7 @@ static bool only_last(const struct yir_func *f, uint32_t first, uint32_t last)
 bool guard_vec_dfl(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
 {
     const struct yir_a_box *a = yir_attrs(f, last);
-    if (!t->sm || f->op[last].code != YIR_dfl_box || a->bins > MOST_BINS || !only_last(f, first, last)) return false;
+    if (!t->sm || f->op[last].code != YIR_dfl_box || a->bins > MOST_BINS || !cg_only_last(f, first, last)) return false;
     return cg_is_float(yir_tdesc(f->types, f->op[last].type)->dtype) && cg_flat_source(f, f->op[last].kernel, yir_src(f, last, 0), 0);
 }
 
@@ -319,7 +318,7 @@ void emit_fast_vec_dfl(struct kb *b, struct cg_kernel *k)
 
 bool guard_vec_flat(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
 {
-    return t->sm && only_last(f, first, last) && guard_head_flat(f, first, last, t);
+    return t->sm && cg_only_last(f, first, last) && guard_head_flat(f, first, last, t);
 }
 
 size_t list_vec_flat(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,

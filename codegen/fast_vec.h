@@ -7,4 +7,7 @@
 /* Cycles of a kernel of so many threads for an image, each of so many instructions; with the batch that the target is planned for. */
 double cg_gpu_cycles(const struct kb_target *t, double threads, double instructions);
 
+/* Nothing but the last op is stored. */
+bool cg_only_last(const struct yir_func *f, uint32_t first, uint32_t last);
+
 #endif

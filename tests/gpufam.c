@@ -55,6 +55,9 @@ static const struct row {
      "in  %x : f32[@N,80,80,80] nchw\n%1 = leaky %x {slope=4} : f32[@N,80,80,80] nchw\n"
      "%2 = maxpool %1 {kernel=3,3 pad=1,1,1,1} : f32[@N,80,80,80] nchw\n%3 = sigmoid %2 : f32[@N,80,80,80] nchw\n"
      "%4 = flatten %3 : f32[@N,80,6400]\nout y = %4\n"},
+    {"warp_lse", "800 rows of 400", "s", {1, 16},
+     "in  %x : f32[@N,20,40,400] nchw\n%1 = leaky %x {slope=4} : f32[@N,20,40,400] nchw\n%2 = lse %1 {axis=3} : f32[@N,20,40,1] nchw\n"
+     "out y = %2\n"},
     {"conv_stem", "3-16 k3 s2 h640, picture", "fb", {1, 16},
      "in  %x : u8[@N,640,640,3] nchw\nw   $k : @D[16,3,3,3] oihw\nw   $b : f32[16]\n%1 = image %x : f32[@N,3,640,640] nhwc\n"
      "%2 = cast %1 {dtype=@D layout=nchw} : @D[@N,3,640,640] nchw\n"

@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
          /^(template <.*> )?static __device__ .* ptx_/ { drop = 1 }
          drop { drop = !/^}/; next }
          /^\/\* / { finish(); printf "namespace k%d {\n", n++; shares = 0 }
-         /extern __shared__/ { shares = 1 }
+         /extern __shared__|__shfl_/ { shares = 1 }
          / __global__ / { name = $0; sub(/\($/, "", name); sub(/.* /, "", name) }
          { print }
          END { finish() }' "$1" |

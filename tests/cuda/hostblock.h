@@ -232,6 +232,20 @@ static inline void ptx_fragment(unsigned v[4], unsigned from)
     host_together_done(w);
 }
 
+static inline float __shfl_xor_sync(unsigned, float v, int other)
+{
+    host_warp *w = host_my_warp();
+    unsigned lane = host_now->index % HOST_LANES;
+    float got;
+    w->in[lane] = &v;
+    w->out[lane] = &got;
+    w->address[lane] = lane ^ (unsigned)other;
+    if (!host_together(w)) return got;
+    for (unsigned l = 0; l < HOST_LANES; l++) *(float *)w->out[l] = *(const float *)w->in[w->address[l]];
+    host_together_done(w);
+    return got;
+}
+
 struct host_operands {
     unsigned a[4], b[2];
     float *d;

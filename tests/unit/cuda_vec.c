@@ -72,6 +72,11 @@ static const struct cudarow rows[] = {
     {"vec_flat", SM80, true, /* back to planes */
      "in  %x : f32[2,21,9,5] nchw\n%1 = relu %x : f32[2,21,9,5] nchw\n"
      "%2 = maxpool %1 {kernel=5,5 pad=2,2,2,2} : f32[2,21,9,5] nchw\n%3 = sigmoid %2 : f32[2,21,9,5] nchw\nout y = %3\n"},
+    {"warp_lse", SM90, true, /* rows that are no multiple of a warp, of two images */
+     "in  %x : f32[2,3,100,2] nchw\n%1 = leaky %x {slope=4} : f32[2,3,100,2] nchw\n%2 = lse %1 {axis=2} : f32[2,3,1,2] nchw\n"
+     "%3 = relu %2 : f32[2,3,1,2] nchw\nout y = %2\nout z = %3\n"},
+    {"warp_lse", SM80, false, /* short rows */
+     "in  %x : f32[2,3,20,2] nchw\n%1 = lse %x {axis=2} : f32[2,3,1,2] nchw\nout y = %1\n"},
     {"conv_stem", SM80, true, /* a picture, stride 2 */
      "in  %x : u8[2,20,38,3] nchw\nw   $k : f16[16,3,3,3] oihw\nw   $b : f32[16]\n%1 = image %x : f32[2,3,20,38] nhwc\n"
      "%2 = cast %1 {dtype=f16 layout=nchw} : f16[2,3,20,38] nchw\n"
