@@ -105,6 +105,7 @@ kv kb_pixel(struct kb *b, kv pixel, const struct yir_a_image *a)
 {
     float r = 1 / a->div;
     if (a->div == 1) return pixel;
+    if (b->rough) return kb_fmul(b, pixel, kb_immf(b, (double)r));
     if (!product_divides(b, a->div, r)) return kb_fdiv(b, pixel, kb_immf(b, (double)a->div));
     kv inverse = kb_immf(b, (double)r);
     kv q = kb_fmul(b, pixel, inverse);

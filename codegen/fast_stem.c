@@ -60,7 +60,7 @@ static double cycles_of(const struct conv *c, const struct stem *s, const struct
 {
     enum { START = 3000, ALONE = 1500, SCHEDULERS = 4 };
     double images = t->batch > 0 ? t->batch : 1, warps = s->threads / 32.0;
-    double staging = (double)(stem_lines(s) * stem_columns(s) * s->ci) / 32 * 18;
+    double staging = (double)(((stem_columns(s) * s->ci + s->threads - 1) / s->threads) * s->threads) / 32 * (20 + 10 * (double)stem_lines(s));
     double steps = (double)stem_steps(s->dtype, s->kernel[0], s->kernel[1], s->ci), tiles = (double)(s->rows * s->width) / 16;
     double tile = 40 + steps * (12 + (double)s->co / 8 * 2) + (double)s->co / 2 * (cg_epilogue_cycles(c) + 2);
     double rounds = tiles / warps > 1 ? (double)(int64_t)((tiles + warps - 1) / warps) * warps / tiles : 1;

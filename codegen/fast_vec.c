@@ -38,8 +38,7 @@ static size_t list_vectors(const struct yir_func *f, uint32_t last, const struct
     return n;
 }
 
-/* Body for the channels of group `group` in vectors: once for whole vectors, once for the rest. */
-static void group_channels(struct kb *b, int64_t channels, int lanes, kv group, cg_channel_body body, void *ctx)
+void cg_group_channels(struct kb *b, int64_t channels, int lanes, kv group, cg_channel_body body, void *ctx)
 {
     int64_t whole = channels / lanes, rest = channels % lanes;
     kv is_whole = kb_ilt(b, group, kb_immi(b, whole)), first = kb_muli(b, group, lanes);
@@ -102,7 +101,7 @@ void emit_fast_vec(struct kb *b, struct cg_kernel *k)
     kv pixel = kb_idiv(b, u, count);
     at.y = kb_idiv(b, pixel, width);
     at.x = kb_irem(b, pixel, width);
-    group_channels(b, d->dim[1], lanes, group, store_channels, &at);
+    cg_group_channels(b, d->dim[1], lanes, group, store_channels, &at);
 }
 
 /* --- depthwise convolution ------------------------------------------------------------------------------------ */
@@ -226,7 +225,7 @@ void emit_fast_vec_dw(struct kb *b, struct cg_kernel *k)
     d.y = kb_idiv(b, rest, across);
     kv start = kb_muli(b, block, d.pixels);
     d.x0 = kb_imin(b, start, kb_immi(b, c->ow - d.pixels));
-    group_channels(b, c->co, lanes, group, dw_channels, &d);
+    cg_group_channels(b, c->co, lanes, group, dw_channels, &d);
 }
 
 /* --- boxes from distributions --------------------------------------------------------------------------------- */
@@ -362,5 +361,5 @@ void emit_fast_vec_flat(struct kb *b, struct cg_kernel *k)
     cg_split_unit(b, groups_of(d->dim[1], lanes) * d->dim[2] * d->dim[3], &s.n, &u);
     kv group = kb_idiv(b, u, positions);
     s.p = kb_irem(b, u, positions);
-    group_channels(b, d->dim[1], lanes, group, flat_channels, &s);
+    cg_group_channels(b, d->dim[1], lanes, group, flat_channels, &s);
 }

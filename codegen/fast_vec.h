@@ -10,4 +10,7 @@ double cg_gpu_cycles(const struct kb_target *t, double threads, double instructi
 /* Nothing but the last op is stored. */
 bool cg_only_last(const struct yir_func *f, uint32_t first, uint32_t last);
 
+/* Body for the channels of group `group` in vectors of `lanes`: once for whole vectors, once for the rest. */
+void cg_group_channels(struct kb *b, int64_t channels, int lanes, kv group, cg_channel_body body, void *ctx);
+
 #endif

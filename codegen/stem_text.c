@@ -103,14 +103,22 @@ static const char begin_text[] =
     "#pragma unroll\n"
     "    for (int i = 0; i < STEPS * BLOCKS; i++) weight[i / BLOCKS][i %% BLOCKS] = ((const uint2 *)m%d)[i * 32 + lane];\n";
 
+/* All lines of a column at once: their loads are under way together. */
 static const char stage_text[] =
-    "    for (int i = threadIdx.x; i < LINES * COLUMNS * CI; i += THREADS) {\n"
-    "        const int line = i / (COLUMNS * CI), e = i %% (COLUMNS * CI);\n"
+    "    for (int e = threadIdx.x; e < COLUMNS * CI; e += THREADS) {\n"
     "        const int column = %s, channel = %s;\n"
-    "        const int y = top * DOWN - TOP + line, x = left * ACROSS - LEFT + column;\n"
-    "        const bool in = (unsigned)y < IH && (unsigned)x < IW;\n"
-    "        const float v = element(channel, in ? y : 0, in ? x : 0);\n"
-    "        ((%s *)shared)[line * PITCH * EACH + column * CI + channel] = %s(in ? v : 0.0f)%s;\n"
+    "        const int x = left * ACROSS - LEFT + column;\n"
+    "        const bool in = (unsigned)x < IW;\n"
+    "        float v[LINES];\n"
+    "#pragma unroll\n"
+    "        for (int line = 0; line < LINES; line++) {\n"
+    "            const int y = top * DOWN - TOP + line;\n"
+    "            const float f = element(channel, (unsigned)y < IH ? y : 0, in ? x : 0);\n"
+    "            v[line] = in && (unsigned)y < IH ? f : 0.0f;\n"
+    "        }\n"
+    "#pragma unroll\n"
+    "        for (int line = 0; line < LINES; line++)\n"
+    "            ((%s *)shared)[line * PITCH * EACH + column * CI + channel] = %s(v[line])%s;\n"
     "    }\n"
     "    __syncthreads();\n";
 

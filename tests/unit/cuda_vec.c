@@ -29,6 +29,18 @@ static const struct cudarow rows[] = {
      "%5 = upsample %4 {factor=2} : bf16[1,16,8,10] nchw\n%6 = relu %5 : bf16[1,16,8,10] nchw\nout y = %6\n"},
     {"vec", SM80, false, /* a choice of channels by index */
      "in  %x : f32[1,16,4,4] nchw\n%1 = s2d %x : f32[1,64,2,2] nchw\nout y = %1\n"},
+    {"vec_pool", SM80, true, /* pools one after the other, side by side with their input */
+     "in  %x : f32[2,24,6,7] nchw\n%1 = cast %x {dtype=f16 layout=nchw} : f16[2,24,6,7] nchw\n"
+     "%2 = leaky %1 {slope=2} : f16[2,24,6,7] nchw\n%3 = maxpool %2 {kernel=5,5 pad=2,2,2,2} : f16[2,24,6,7] nchw\n"
+     "%4 = maxpool %3 {kernel=5,5 pad=2,2,2,2} : f16[2,24,6,7] nchw\n"
+     "%5 = maxpool %4 {kernel=5,5 pad=2,2,2,2} : f16[2,24,6,7] nchw\n%6 = concat %2, %3, %4, %5 : f16[2,96,6,7] nchw\n"
+     "%7 = avgpool %6 {kernel=2,2 stride=2,2} : f16[2,96,3,3] nchw\nout y = %7\n"},
+    {"vec_pool", SM90, true, /* uneven windows, a stride at the end; channels that are no whole vectors; the input is gone */
+     "in  %x : f32[1,21,9,11] nchw\n%1 = leaky %x {slope=2} : f32[1,21,9,11] nchw\n"
+     "%2 = avgpool %1 {kernel=3,3 pad=1,1,1,1} : f32[1,21,9,11] nchw\n"
+     "%3 = maxpool %2 {kernel=3,4 pad=2,1,0,2} : f32[1,21,9,11] nchw\n"
+     "%4 = maxpool %3 {kernel=3,3 stride=2,2 pad=1,1,1,1} : f32[1,21,5,6] nchw\n%5 = silu %4 : f32[1,21,5,6] nchw\n"
+     "%6 = maxpool %2 {kernel=2,2 stride=2,2 pad=1,1,0,0} : f32[1,21,5,6] nchw\n%7 = add %5, %6 : f32[1,21,5,6] nchw\nout y = %7\n"},
     {"vec_dw", SM80, true, /* 3x3 */
      "in  %x : f32[2,24,9,11] nchw\nw   $k : f16[24,1,3,3] oihw\nw   $b : f32[24]\n"
      "%1 = cast %x {dtype=f16 layout=nchw} : f16[2,24,9,11] nchw\n%2 = leaky %1 {slope=2} : f16[2,24,9,11] nchw\n"
