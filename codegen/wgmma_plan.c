@@ -280,55 +280,69 @@ int64_t wg_units(const struct wg_plan *p)
     return ceil_div(p->tiles, p->w) * p->ntiles;
 }
 
-/* --- predictions -------------------------------------------------------------------------------------------- */
-
-/* Cycles of a step, that is 16 channels of a tap for 64 pixels: what it takes of the tensor pipe or, if that is more, of shared
- * memory, which products read and copies write; and how long it takes alone. */
-static double step_cycles(const struct wg_plan *p)
-{
-    double mma = p->n / 2.0, shared = 28 + p->n / 4.5;
-    shared += p->feed == WG_POINT ? 34 : p->feed == WG_PAIRS || p->feed == WG_PARITY ? 12 : 0;
-    if (p->ring) shared += (double)p->n / (3.0 * p->m * p->w);
-    return mma > shared ? mma : shared;
-}
-
-/* What a block does when all images are shared out. */
-struct share {
-    double blocks, rounds; /* of one multiprocessor at a time; tiles of a warpgroup */
-};
-
-static struct share share_of(const struct wg_plan *p)
-{
-    double tiles = (double)(p->tiles * p->images), sms = p->c.t->sms;
-    double groups = (double)((int64_t)((tiles + p->w - 1) / p->w)), columns = (double)((int64_t)(sms * p->resident / (double)p->ntiles));
-    if (columns < 1) columns = 1;
-    if (columns > groups) columns = groups;
-    struct share s = {columns * (double)p->ntiles / sms, (double)((int64_t)((groups + columns - 1) / columns))};
-    if (s.blocks < 1) s.blocks = 1;
-    return s;
-}
+/* --- predictions: the numbers are fitted to some 1000 kernels measured on an H200 --------------------------- */
 
 static double larger(double x, double y)
 {
     return x > y ? x : y;
 }
 
-/* The numbers are fitted to some 1000 kernels measured on an H200. */
+/* Cycles of a step, that is 16 channels of a tap for 64 pixels: what it takes of the tensor pipe or, if that is more, of shared
+ * memory, which products read and copies write. */
+static double step_cycles(const struct wg_plan *p)
+{
+    double mma = p->n / 2.0, shared = 22 + 0.18 * p->n;
+    shared += p->feed == WG_POINT ? 31 : p->feed == WG_PAIRS || p->feed == WG_PARITY ? 15 : 0;
+    if (p->ring) shared += 0.22 * p->n / (p->m * p->w);
+    return larger(mma, shared);
+}
+
+/* What blocks do when all images are shared out: how many there are, how many of them the busiest multiprocessor has at a time,
+ * and tiles of each of their warpgroups. */
+struct share {
+    int64_t blocks, each, rounds;
+};
+
+static struct share share_of(const struct wg_plan *p)
+{
+    int64_t groups = ceil_div(p->tiles * p->images, p->w), sms = p->c.t->sms, columns = sms * p->resident / p->ntiles;
+    if (columns < 1) columns = 1;
+    if (columns > groups) columns = groups;
+    return (struct share){columns * p->ntiles, ceil_div(columns * p->ntiles, sms), ceil_div(groups, columns)};
+}
+
+/* Cycles that the products and epilogues take: of one warpgroup alone, or of all of a multiprocessor; few of them leave it idle
+ * in their epilogues. */
+static double work_cycles(const struct wg_plan *p, const struct share *s)
+{
+    enum { SLOWEST_STEP = 26, EPILOGUE = 160, COMMIT = 69, BUSY = 4 };
+    double steps = (double)p->steps * p->m, each = step_cycles(p), end = EPILOGUE + 15.8 * p->n * p->m;
+    double commits = p->ring ? (double)p->steps / p->group : (double)p->chunks, groups = (double)s->each * p->w;
+    double alone = steps * larger(each, SLOWEST_STEP) + end + COMMIT * commits, together = groups * (steps * each + 0.52 * end + 0.3 * COMMIT * commits);
+    if (s->rounds > 1 && groups < BUSY) together *= 1 + 0.08 * (BUSY - groups);
+    return (double)s->rounds * larger(alone, together);
+}
+
+/* Cycles that products wait for copies because there are few stages. */
+static double late_cycles(const struct wg_plan *p, const struct share *s)
+{
+    enum { LATE = 200, LATE_WEIGHTS = 46, ENOUGH = 3, ENOUGH_WEIGHTS = 4 };
+    double all = (double)(s->rounds * p->chunks), wanted = all < ENOUGH ? all : ENOUGH, cycles = 0;
+    if (p->stages < wanted) cycles = LATE * (wanted - p->stages);
+    if (p->ring && p->ring < ENOUGH_WEIGHTS) cycles += LATE_WEIGHTS * (double)p->steps / p->group * (ENOUGH_WEIGHTS - p->ring);
+    return cycles * (double)s->rounds;
+}
+
 double wg_cycles(const struct wg_plan *p)
 {
-    enum { START = 1700, SLOWEST_STEP = 31, EPILOGUE = 310, ENOUGH = 3, LATE = 200, GROUP = 58 };
-    const double flow = 105, level2 = 4500, memory = 2260; /* bytes a cycle: to one multiprocessor, to all, of memory */
+    enum { START = 1800 };
+    const double flow = 109, level2 = 3900, memory = 2470; /* bytes a cycle: to one multiprocessor, to all, of memory */
     const struct conv *c = &p->c;
-    struct share s = share_of(p);
-    double steps = (double)p->steps * p->m, each = step_cycles(p), box = (double)p->chunks * p->box_rows * p->pitch;
-    double end = EPILOGUE + 9.4 * p->n * p->m, commits = p->ring ? (double)p->steps / p->group : (double)p->chunks;
-    double alone = steps * larger(each, SLOWEST_STEP) + end + GROUP * commits;
-    double together = s.blocks * p->w * (steps * each + 0.6 * end);
-    double weights = (double)p->steps * p->n * WG_DEPTH * 2, before = p->ring ? (double)p->group * p->n * WG_DEPTH * 2 : weights;
-    double input = s.rounds * p->w * box, bytes = s.blocks * (input + (p->ring ? s.rounds * weights : weights));
-    double all = (double)p->images * 2 * (double)(c->ih * c->iw * c->ci + c->oh * c->ow * c->co);
-    double wanted = s.rounds * (double)p->chunks < ENOUGH ? larger(1, s.rounds * (double)p->chunks) : ENOUGH;
-    double missing = p->stages < wanted ? wanted - p->stages : 0; /* stages: products wait for copies */
-    double copies = larger(larger(bytes / flow, bytes * c->t->sms / level2), all / memory);
-    return START + s.blocks * before * 0.84 / flow + LATE * missing * s.rounds + larger(s.rounds * larger(alone, together), copies);
+    const struct share s = share_of(p);
+    double step = (double)p->n * WG_DEPTH * 2, weights = (double)p->steps * step, rounds = (double)s.rounds;
+    double input = rounds * p->w * (double)p->chunks * p->box_rows * p->pitch, streamed = p->ring ? rounds * weights : 0;
+    double map = (double)p->images * 2 * (double)(c->ih * c->iw * c->ci + c->oh * c->ow * c->co);
+    double copies = larger((double)s.each * (input + streamed) / flow, (double)s.blocks * (input + larger(streamed, weights)) / level2);
+    double before = (double)s.each * (p->ring ? p->group * step : weights) * 0.8 / flow; /* the first product waits for it */
+    return START + before + late_cycles(p, &s) + larger(work_cycles(p, &s), larger(copies, map / memory));
 }
