@@ -3,6 +3,7 @@
 #include "fast_sums.h"
 
 enum { UNITS = 16, LEAST_CHUNK = 64 }; /* units of an image worth having; queries worth turning keys for */
+enum { MOST_TURNED = 1 << 22 };        /* elements of scratch */
 
 /* Queries and keys of one head and area, and how they lie in memory. */
 struct pairs {
@@ -139,7 +140,9 @@ bool guard_attn_dot(const struct yir_func *f, uint32_t first, uint32_t last, con
     bool scores = f->op[last].code == YIR_attn_scores && first == last;
     if (t->lanes == 1 || (!op && !scores)) return false;
     if (scores) op = last;
-    if (!readable_pair(f, op) || pairs_of(f, first, last, op).keys < t->lanes) return false;
+    if (!readable_pair(f, op)) return false;
+    const struct pairs p = pairs_of(f, first, last, op);
+    if (p.keys < t->lanes || p.keys > MOST_TURNED / p.dim) return false;
     return scores ? cg_rows_of(f, yir_mkref(YIR_VAL, op), &(struct cg_rows){0}) : cg_pointwise(f, first, last, op);
 }
 
@@ -263,8 +266,8 @@ bool guard_attn_peak(const struct yir_func *f, uint32_t first, uint32_t last, co
 {
     if (t->lanes == 1 || first != last || f->op[last].code != YIR_attn_peak || !readable_pair(f, last)) return false;
     const struct pairs p = pairs_of(f, first, last, last);
-    return p.queries >= t->lanes && chunk_of(p.heads * p.areas, p.queries) >= t->lanes &&
-           cg_one_run(f, yir_mkref(YIR_VAL, last)) && yir_tdesc(f->types, f->op[last].type)->dtype == YIR_F32;
+    int64_t chunk = chunk_of(p.heads * p.areas, p.queries);
+    return chunk >= t->lanes && chunk <= MOST_TURNED / p.dim && cg_one_run(f, yir_mkref(YIR_VAL, last)) && yir_tdesc(f->types, f->op[last].type)->dtype == YIR_F32;
 }
 
 size_t list_attn_peak(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
