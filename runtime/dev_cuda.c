@@ -1,7 +1,7 @@
 /* NVIDIA GPUs through the CUDA driver. */
 #include "block.h"
 #include "cuda_graph.h"
-#include "cuda_program.h"
+#include "cuda_guard.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum {
+    ARENA_ALIGN = 256,
     IO_ALIGN = 256,           /* bytes between inputs and outputs in device memory */
     DEVICE_MEMORY = 2,        /* CU_MEMORYTYPE_DEVICE */
     MEMORY_TYPE = 2,          /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
@@ -27,10 +28,12 @@ struct session {
     struct cuda_program *p;
     struct cuda_placed *at;
     struct cuda_device *device; /* at's */
-    uint64_t arena, io; /* device memory; io: of all inputs and outputs */
+    uint64_t arena, own_arena, io; /* device memory; io: of all inputs and outputs */
     size_t arena_size;
     void *stream, *done; /* of the run that goes on or went before; event behind it */
     int pending;         /* done was recorded */
+    int guarded;
+    struct cuda_guard guard;
     void **mark;         /* events, made when first needed */
     int nmark;
     uint32_t *gate;      /* pinned: the stream that is held waits for GATE_OPEN; NULL: none yet */
@@ -71,7 +74,7 @@ static void cuda_close(void *session)
         if (s->gate) api->host_free(s->gate);
         leave(s->p);
     }
-    rt_cuda_pool_free(s->device, s->arena);
+    rt_cuda_pool_free(s->device, s->own_arena);
     rt_cuda_pool_free(s->device, s->io);
     rt_cuda_leave_placed(s->p, s->at);
     free(s->mark);
@@ -83,19 +86,57 @@ static uint64_t io_room(const struct rt_tables *t, uint32_t i)
     return rt_align(rt_io_bytes(&t->io[i]) * (uint64_t)t->target->max_batch, IO_ALIGN);
 }
 
-static yolort_status allocate(struct session *s, struct rt_memory *out, const struct rt_error *e)
+static void add_band(struct session *s, uint64_t at)
+{
+    if (s->guarded) s->guard.band[s->guard.n++] = at;
+}
+
+static yolort_status locate(struct session *s, const void *pointer, int *where, const struct rt_error *e);
+
+static yolort_status take_arena(struct session *s, const yolort_context_opts *o, const struct rt_error *e)
+{
+    uint64_t band = s->guarded ? CUDA_BAND : 0;
+    int where = 1;
+    s->arena_size = (size_t)s->p->t->target->arena_size;
+    if (o->memory) {
+        RT_TRY(locate(s, o->memory, &where, e));
+        RT_CHECK(e, ARG, CTX_MEMORY, where == 1 && (uintptr_t)o->memory % ARENA_ALIGN == 0 && o->memory_bytes >= s->arena_size,
+                 "memory of another device, too small, or not aligned");
+        s->arena = (uint64_t)(uintptr_t)o->memory;
+        return YOLORT_OK;
+    }
+    if (!s->arena_size) return YOLORT_OK;
+    RT_TRY(rt_cuda_pool_alloc(s->device, &s->own_arena, s->arena_size + 2 * band, "memory of a context", e));
+    s->arena = s->own_arena + band;
+    add_band(s, s->own_arena);
+    add_band(s, s->arena + s->arena_size);
+    return YOLORT_OK;
+}
+
+static yolort_status take_io(struct session *s, struct rt_memory *out, const struct rt_error *e)
 {
     const struct rt_tables *t = s->p->t;
-    uint64_t io = 0;
-    for (uint32_t i = 0; i < t->nio; i++) io += io_room(t, i);
-    s->arena_size = (size_t)t->target->arena_size;
-    if (s->arena_size) RT_TRY(rt_cuda_pool_alloc(s->device, &s->arena, s->arena_size, "memory of a context", e));
-    RT_TRY(rt_cuda_pool_alloc(s->device, &s->io, io, "inputs and outputs", e));
-    RT_TRY(check(s, s->p->api.event_create(&s->done, EVENT_WITHOUT_TIMING), "event", e));
-    *out = (struct rt_memory){(uint8_t *)(uintptr_t)s->arena, (uint8_t *)(uintptr_t)s->at->constants, {NULL}};
-    uint8_t *next = (uint8_t *)(uintptr_t)s->io;
-    for (uint32_t i = 0; i < t->nio; next += io_room(t, i), i++) out->io[i] = next;
+    uint64_t band = s->guarded ? CUDA_BAND : 0, size = band;
+    for (uint32_t i = 0; i < t->nio; i++) size += io_room(t, i) + band;
+    RT_TRY(rt_cuda_pool_alloc(s->device, &s->io, size, "inputs and outputs", e));
+    uint64_t at = s->io;
+    for (uint32_t i = 0; i < t->nio; i++) {
+        add_band(s, at);
+        out->io[i] = (uint8_t *)(uintptr_t)(at + band);
+        at += band + io_room(t, i);
+    }
+    add_band(s, at);
     return YOLORT_OK;
+}
+
+static yolort_status allocate(struct session *s, const yolort_context_opts *o, struct rt_memory *out, const struct rt_error *e)
+{
+    *out = (struct rt_memory){NULL, (uint8_t *)(uintptr_t)s->at->constants, {NULL}};
+    RT_TRY(take_arena(s, o, e));
+    RT_TRY(take_io(s, out, e));
+    out->arena = (uint8_t *)(uintptr_t)s->arena;
+    RT_TRY(check(s, s->p->api.event_create(&s->done, EVENT_WITHOUT_TIMING), "event", e));
+    return s->guarded ? rt_cuda_guard_fill(&s->guard, s->device, e) : YOLORT_OK;
 }
 
 static int64_t count_blocks(const struct ym_kernel *k, int64_t total, int multiprocessors)
@@ -165,10 +206,11 @@ static yolort_status cuda_open(void **session, const struct rt_code *code, const
     s->p = p;
     s->at = at;
     s->device = at->device;
+    s->guarded = o->guard;
     s->graphs = (struct cuda_graphs){.api = &p->api, .t = t, .lost = &at->device->lost, .user = s, .describe = cuda_describe, .mode = o->graph};
     yolort_status r = check(s, p->api.push(at->device->context), "context", e);
     if (!r) {
-        r = allocate(s, out, e);
+        r = allocate(s, o, out, e);
         leave(p);
     }
     if (r)
@@ -178,20 +220,26 @@ static yolort_status cuda_open(void **session, const struct rt_code *code, const
     return r;
 }
 
-static yolort_status cuda_locate(void *session, const void *pointer, int *where, const struct rt_error *e)
+/* The device's context is current. */
+static yolort_status locate(struct session *s, const void *pointer, int *where, const struct rt_error *e)
 {
-    struct session *s = session;
-    const struct cuda_api *api = &s->p->api;
     unsigned type = 0;
     int ordinal = -1;
     const int attribute[] = {MEMORY_TYPE, DEVICE_ORDINAL};
     void *value[] = {&type, &ordinal};
-    RT_TRY(still_there(s, e));
-    RT_TRY(check(s, api->push(s->device->context), "context", e));
-    int error = api->pointer_attributes(2, attribute, value, (uint64_t)(uintptr_t)pointer);
-    leave(s->p);
+    int error = s->p->api.pointer_attributes(2, attribute, value, (uint64_t)(uintptr_t)pointer);
     *where = type != DEVICE_MEMORY ? 0 : ordinal == s->device->ordinal ? 1 : -1;
-    return check(s, error, "bind", e);
+    return check(s, error, "where memory lies", e);
+}
+
+static yolort_status cuda_locate(void *session, const void *pointer, int *where, const struct rt_error *e)
+{
+    struct session *s = session;
+    RT_TRY(still_there(s, e));
+    RT_TRY(check(s, s->p->api.push(s->device->context), "context", e));
+    yolort_status r = locate(s, pointer, where, e);
+    leave(s->p);
+    return r;
 }
 
 struct shared {
@@ -299,6 +347,7 @@ static yolort_status cuda_wait(void *session, const struct rt_error *e)
     if (!s->pending) return YOLORT_OK;
     RT_TRY(check(s, s->p->api.push(s->device->context), "context", e));
     yolort_status r = check(s, s->p->api.event_sync(s->done), "run", e);
+    if (!r && s->guarded) r = rt_cuda_guard_check(&s->guard, s->p, s->at, e);
     leave(s->p);
     return r;
 }

@@ -140,6 +140,7 @@ yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const y
     if (!RT_HOLDS(CTX_NULL, out && yolort_module_info(m))) return YOLORT_ARG;
     RT_TRY(read_opts(&own, opts));
     if (!RT_HOLDS(CTX_DEVICE, own.device == 0 || m->dev->own)) return YOLORT_ARG;
+    if (!RT_HOLDS(CTX_MEMORY_CPU, !own.memory || m->dev->own)) return YOLORT_ARG;
     yolort_context *c = calloc(1, sizeof *c);
     if (!c) return YOLORT_OOM_HOST;
     c->kind = RT_CONTEXT_KIND;

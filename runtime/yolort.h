@@ -172,9 +172,13 @@ typedef struct yolort_context_opts {
     size_t size;     /* sizeof of this struct as the caller knows it; yolort_context_opts_init sets it */
     int device;      /* ordinal of the GPU; 0 for CPU modules */
     int threads;     /* CPU: number of threads, 0: yolort_cpu_threads(); at most four for each core are started */
-    int guard;       /* debug: the arena lies between pages that may not be touched, and is poisoned with NaN */
+    int guard;       /* debug: the arena is poisoned with NaN and lies between pages that may not be touched. CUDA: between patterns, as
+                        inputs and outputs do; yolort_wait gives FORMAT when these, or the weights, have changed */
     int spin_us;     /* CPU: for how long a thread looks for work before it sleeps; 0: 50 microseconds, -1: not at all */
     int graph;       /* CUDA: 0, or bits of enum yolort_graph */
+    void *memory;    /* CUDA: of the device, for the arena, at least yolort_info's arena_bytes from a multiple of 256; it stays the
+                        caller's, who leaves it alone while the context lives. NULL: the context has its own */
+    size_t memory_bytes;
 } yolort_context_opts;
 
 YOLORT_API void yolort_context_opts_init(yolort_context_opts *o, size_t size);

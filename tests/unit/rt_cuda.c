@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "modbuild.h"
-#include "runtime/yolort.h"
+#include "runtime/object.h"
 
 struct mock {
     void (*fail)(const char *name, int nth, int code);
@@ -368,6 +368,66 @@ Test(rt_cuda, memory_of_contexts)
 {
     expect_memory(1);
     expect_memory(0);
+}
+
+/* Patterns around the context's memory, and the weights, are looked at by each wait. */
+Test(rt_cuda, guard_bands)
+{
+    struct mock k = mock();
+    struct net *n = opened();
+    yolort_context_opts o;
+    yolort_context *c;
+    yolort_context_opts_init(&o, sizeof o);
+    o.guard = 1;
+    for (int i = 0; i < 6; i++) {
+        cr_assert_eq(yolort_context_new(&c, n->m, &o), YOLORT_OK);
+        size_t arena = n->b.target[0].arena_size, io = yolort_io_at(n->m, 0)->bytes_per_image * 2;
+        uint8_t *at[] = {NULL, c->memory.arena - 1, c->memory.arena + arena, c->memory.io[0] - 4096, c->memory.io[3] - 1, c->memory.constants};
+        cr_expect_eq(yolort_bind(c, MB_INPUT_U8, u8, sizeof u8), YOLORT_OK);
+        cr_expect_eq(yolort_bind(c, MB_ECHO, echo, sizeof echo), YOLORT_OK);
+        cr_expect_eq(yolort_run(c, 2, NULL), YOLORT_OK, "%s", yolort_error(c));
+        memset(c->memory.io[0], 1, io); /* its own */
+        if (at[i]) *at[i] ^= 1;
+        cr_expect_eq(yolort_wait(c), at[i] ? YOLORT_FORMAT : YOLORT_OK, "%d: %s", i, yolort_error(c));
+        cr_expect(!at[i] || strstr(yolort_error(c), "wrote"), "%s", yolort_error(c));
+        yolort_context_free(c);
+    }
+    closed(n);
+    cr_expect_eq(k.live(), 0);
+}
+
+Test(rt_cuda, memory_of_the_caller)
+{
+    struct mock k = mock();
+    struct net *n = opened();
+    yolort_context_opts o;
+    yolort_context *c;
+    yolort_memory before, with;
+    size_t bytes = yolort_module_info(n->m)->arena_bytes;
+    uint8_t *mine = aligned_alloc(256, 4096);
+    cr_assert(bytes && bytes <= 2048);
+    yolort_context_opts_init(&o, sizeof o);
+    o.memory = mine;
+    o.memory_bytes = bytes;
+    cr_expect_eq(yolort_context_new(&c, n->m, &o), YOLORT_ARG, "the host's");
+    k.device_memory(mine, 1);
+    cr_expect_eq(yolort_context_new(&c, n->m, &o), YOLORT_ARG, "of another device");
+    k.device_memory(mine, 0);
+    o.memory_bytes = bytes - 1;
+    cr_expect_eq(yolort_context_new(&c, n->m, &o), YOLORT_ARG, "too small");
+    o.memory_bytes = bytes;
+    yolort_memory_stats(0, &before);
+    cr_assert_eq(yolort_context_new(&c, n->m, &o), YOLORT_OK);
+    yolort_memory_stats(0, &with);
+    cr_expect_eq(with.blocks, before.blocks + 1, "inputs and outputs");
+    cr_expect_eq(c->memory.arena, mine);
+    yolort_context_free(c);
+    k.device_memory(mine + 8, 0);
+    o.memory = mine + 8;
+    cr_expect_eq(yolort_context_new(&c, n->m, &o), YOLORT_ARG, "not aligned");
+    closed(n);
+    free(mine);
+    cr_expect_eq(k.live(), 0);
 }
 
 /* The text says what was wanted and what is there. */

@@ -224,6 +224,12 @@ static void expect_host_memory(int gpu)
     cr_expect_eq(yolort_host_alloc(n.c, SIZE_MAX, &p), YOLORT_ARG);
     cr_expect_eq(yolort_host_alloc(n.c, 1, NULL), YOLORT_ARG);
     cr_expect_eq(yolort_host_alloc(NULL, 1, &p), YOLORT_ARG);
+    yolort_context *other;
+    yolort_context_opts o;
+    yolort_context_opts_init(&o, sizeof o);
+    o.memory = q;
+    o.memory_bytes = sizeof images;
+    cr_expect_eq(yolort_context_new(&other, n.m, &o), YOLORT_ARG, "is none for a context");
     close_net(&n); /* and what is left of it */
     if (gpu) cr_expect_eq(live(), 0);
 }
