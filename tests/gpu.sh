@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A network on a real GPU beside the CPU: gpu.sh YOLOC TEST_GPU MODEL WEIGHTS [CPU.yoloc [PICTURE]]
-# SERVED in the environment: the program of served.c, which is then run on the module as well.
+# SERVED and RUNTIME in the environment: the programs of served.c and gpu_runtime.c, which are then run on the module as well.
 # CPU.yoloc: the same network (640 x 640, batch 4) made elsewhere for a CPU, for builds that can't make code for CPUs.
 # 77: no GPU here, or no NVRTC.
 set -euo pipefail
@@ -39,6 +39,7 @@ for precision in tf32 fp16 bf16; do
 done
 
 # From pictures to boxes on the GPU; the pictures are noise.
+[ -z "${RUNTIME-}" ] || "$RUNTIME" "$work/cuda.yoloc"
 if [ -n "${SERVED-}" ]; then
     { printf 'P6 810 1080 255\n' && head -c 2624400 "$yoloc"; } >"$work/a.ppm"
     { printf 'P6 333 77 255\n' && head -c 999999 "$yoloc" | tail -c 76923; } >"$work/b.ppm"

@@ -3,6 +3,8 @@
  *   load     times of loading, of the first context and of the first run
  *   equal    the outputs of every batch have the same bytes with graphs of every kind and without
  *   threads  four threads with contexts of their own get the bytes that one gets
+ *   guard    no step writes outside of its context's memory, or over the weights
+ *   dlpack   an output on the device as another library would see it
  *   time     runs with inputs and outputs on the device, by kind of graph; what a run costs the caller
  *   steps    each step by itself
  *   cycles   200 times load, run, free: memory stays as it is
@@ -14,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/dlpack.h"
 #include "runtime/yolort.h"
 
 enum { MAX_IO = 128, THREADS = 4, RUNS = 200, CYCLES = 200, SHOWN = 8 };
@@ -76,12 +79,15 @@ static void unwrap(struct net *n)
     n->c = NULL;
 }
 
+enum { GUARD = 1 << 16 }; /* beside the bits of enum yolort_graph */
+
 /* A context with host memory at all that a run can have. */
 static int wrap(struct net *n, int mode, uint32_t seed)
 {
     yolort_context_opts o;
     yolort_context_opts_init(&o, sizeof o);
-    o.graph = mode;
+    o.graph = mode & ~GUARD;
+    o.guard = !!(mode & GUARD);
     yolort_status s = yolort_context_new(&n->c, n->m, &o);
     if (s) return fail("context", yolort_status_name(s));
     n->picture = yolort_io_find(n->m, "input_u8");
@@ -194,6 +200,21 @@ static int threads(struct net *n)
     return bad;
 }
 
+static int guard(struct net *n)
+{
+    int bad = 0, most = yolort_module_info(n->m)->max_batch;
+    struct net plain = {.m = n->m};
+    if (wrap(&plain, YOLORT_GRAPH_OFF, 5)) return 1;
+    for (int mode = 0; mode < 2 && !bad; mode++) {
+        if (wrap(n, GUARD | mode, 5)) return 1;
+        for (int batch = 1; batch <= most && !bad; batch++) bad = run(&plain, batch) || run(n, batch) || same(&plain, n, batch, "guard");
+        unwrap(n);
+    }
+    unwrap(&plain);
+    printf("guard: %s\n", bad ? "changed" : "whole");
+    return bad;
+}
+
 /* The driver itself, for device memory. */
 struct driver {
     int (*retain)(void **context, int device);
@@ -201,6 +222,7 @@ struct driver {
     int (*alloc)(uint64_t *at, size_t bytes);
     int (*release)(uint64_t at);
     int (*put)(uint64_t to, const void *from, size_t bytes);
+    int (*get)(void *to, uint64_t from, size_t bytes);
     int (*room)(size_t *unused, size_t *total);
 };
 
@@ -217,9 +239,29 @@ static int open_driver(struct driver *d)
     if (!lib) return fail("libcuda.so.1", "can't be loaded");
     if (take(lib, "cuDevicePrimaryCtxRetain", &d->retain) || take(lib, "cuCtxSetCurrent", &d->use) ||
         take(lib, "cuMemAlloc_v2", &d->alloc) || take(lib, "cuMemFree_v2", &d->release) || take(lib, "cuMemcpyHtoD_v2", &d->put) ||
-        take(lib, "cuMemGetInfo_v2", &d->room))
+        take(lib, "cuMemcpyDtoH_v2", &d->get) || take(lib, "cuMemGetInfo_v2", &d->room))
         return 1;
     return d->retain(&context, 0) || d->use(context) ? fail("context", "can't be had") : 0;
+}
+
+static int dlpack(struct net *n)
+{
+    struct driver d;
+    struct DLManagedTensor *t;
+    size_t io = 0;
+    if (open_driver(&d) || wrap(n, 0, 9) || run(n, 1)) return 1;
+    while (!yolort_io_at(n->m, io)->is_output) io++;
+    size_t bytes = yolort_io_at(n->m, io)->bytes_per_image;
+    uint8_t *got = malloc(bytes), *want = n->data[io];
+    if (!got || yolort_output_dlpack(n->c, io, 1, &t) || run(n, 1)) return fail("dlpack", yolort_error(n->c));
+    n->data[io] = NULL;
+    unwrap(n); /* the tensor stays */
+    int bad = d.get(got, (uint64_t)(uintptr_t)t->tensor.data, bytes) || memcmp(got, want, bytes);
+    t->deleter(t);
+    free(got);
+    free(want);
+    printf("dlpack: %s\n", bad ? "differs" : "the same bytes");
+    return bad;
 }
 
 static int by_size(const void *a, const void *b)
@@ -347,6 +389,8 @@ int main(int argc, char **argv)
         const char *part = all ? "" : argv[i];
         if (all || !strcmp(part, "equal")) bad |= equal(&n);
         if (all || !strcmp(part, "threads")) bad |= threads(&n);
+        if (all || !strcmp(part, "guard")) bad |= guard(&n);
+        if (all || !strcmp(part, "dlpack")) bad |= dlpack(&n);
         if (all || !strcmp(part, "time")) bad |= time_all(&n);
         if (all || !strcmp(part, "steps")) bad |= steps(&n);
         if (all || !strcmp(part, "cycles")) bad |= cycles(argv[1]);

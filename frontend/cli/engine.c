@@ -9,6 +9,7 @@ void cli_device_opts(yolort_context_opts *o, const struct cli_device *d)
     yolort_context_opts_init(o, sizeof *o);
     o->threads = d->threads;
     o->guard = d->guard;
+    o->graph = d->no_graph ? YOLORT_GRAPH_OFF : 0;
 }
 
 void cli_device_told(const struct cli_device *d, const yolort_context *c)

@@ -50,13 +50,15 @@ struct cli_engine {
 
 /* Options of contexts that several commands share; rows for an options struct S with a member `device`. */
 struct cli_device {
-    int threads, guard;
+    int threads, guard, no_graph;
 };
 #define CLI_ROWS_DEVICE(S) \
     {.name = "threads", .value = CLI_INT, .at = offsetof(struct S, device.threads), .low = 1, .high = 1024, \
      .metavar = "N", .help = "CPU threads, at most four a core; else one for each core"}, \
     {.name = "guard", .value = CLI_FLAG, .at = offsetof(struct S, device.guard), \
-     .help = "the arena lies between pages that may not be touched, and starts as NaN"}
+     .help = "the arena lies between pages that may not be touched, and starts as NaN"}, \
+    {.name = "no-graph", .value = CLI_FLAG, .at = offsetof(struct S, device.no_graph), \
+     .help = "GPUs: each step of a run is launched by itself"}
 
 /* Warns when the context has fewer threads than were asked for. */
 void cli_device_told(const struct cli_device *d, const yolort_context *c);
