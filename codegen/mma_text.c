@@ -114,6 +114,14 @@ static int least_align(const struct mma *m)
     return least;
 }
 
+static const char pair_text[] =
+    "static __device__ unsigned ptx_pair%s(float low, float high)\n"
+    "{\n"
+    "    unsigned v;\n"
+    "    asm(\"cvt.rn.%sx2.f32 %%0, %%1, %%2;\" : \"=r\"(v) : \"f\"(high), \"f\"(low));\n"
+    "    return v;\n"
+    "}\n";
+
 static const char *kind_name(enum yir_dtype t)
 {
     return t == YIR_F16 ? "_f16" : t == YIR_BF16 ? "_bf16" : "_tf32";
@@ -140,9 +148,10 @@ void mma_put_head(struct yir_str *out, const struct mma *m)
     int align = least_align(m);
     yir_str_fmt(out, "%s", fragment_text);
     mma_put_product(out, m->dtype, m->sm);
+    if (m->wide) yir_str_fmt(out, pair_text, kind_name(m->dtype), kind_name(m->dtype) + 1);
     if (!has_async(m)) return;
     yir_str_fmt(out, copy_text, 16, "cg", 16);
-    if (align == 8 || align == 4) yir_str_fmt(out, copy_text, align, "ca", align);
+    if (!m->wide && (align == 8 || align == 4)) yir_str_fmt(out, copy_text, align, "ca", align);
     yir_str_fmt(out, "%s", order_text);
 }
 
@@ -229,9 +238,10 @@ static void put_weights(struct yir_str *out, const struct mma *m)
 
 /* --- body: input -------------------------------------------------------------------------------------------- */
 
+/* Of memory. */
 static const char *element(const struct mma *m)
 {
-    return m->dtype == YIR_F32 ? "float" : "unsigned short";
+    return m->dtype == YIR_F32 || m->wide ? "float" : "unsigned short";
 }
 
 /* One source, as large as the map: a pixel's place is a number for each row of the tile, and a tap's one for the column. */
@@ -305,11 +315,34 @@ static void put_place(struct yir_str *out, const struct mma *m)
                     m->source[i].shift);
 }
 
+/* 8 floats, of which as many exist as halves fit into `bytes`, as halves. */
+static void put_wide_copy(struct yir_str *out, const struct mma *m, const char *to)
+{
+    const char *kind = kind_name(m->dtype);
+    yir_str_fmt(out, "            float f[8];\n"
+                     "            #pragma unroll\n");
+    if (least_align(m) == 16 && m->ci % 4 == 0)
+        yir_str_fmt(out, "            for (int e = 0; e < 8; e += 4) {\n"
+                         "                const float4 v = e * 2 < bytes ? *(const float4 *)(at + e) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);\n"
+                         "                f[e] = v.x, f[e + 1] = v.y, f[e + 2] = v.z, f[e + 3] = v.w;\n"
+                         "            }\n");
+    else
+        yir_str_fmt(out, "            for (int e = 0; e < 8; e++) f[e] = e * 2 < bytes ? at[e] : 0.0f;\n");
+    yir_str_fmt(out,
+                "            *(uint4 *)(shared + %s) =\n"
+                "                make_uint4(ptx_pair%s(f[0], f[1]), ptx_pair%s(f[2], f[3]), ptx_pair%s(f[4], f[5]), ptx_pair%s(f[6], f[7]));\n",
+                to, kind, kind, kind, kind);
+}
+
 /* 16 bytes of a pixel, of which `bytes` exist. */
 static void put_copy(struct yir_str *out, const struct mma *m)
 {
     int align = least_align(m), size = (int)yir_dtype_size(m->dtype);
     const char *to = "stage * BYTES_A + place(row, column)";
+    if (m->wide) {
+        put_wide_copy(out, m, to);
+        return;
+    }
     if (align == 16 && has_async(m))
         yir_str_fmt(out, "            ptx_copy16(base + %s, at, bytes);\n", to);
     else if (align == 16)

@@ -23,6 +23,7 @@ struct mma {
     int64_t ci, ih, iw;             /* channels of a group; input map */
     int64_t groups, co, oh, ow;     /* output channels of all groups; pixels that a tile is made of */
     int64_t spread;                 /* not 0: the channels are so many of each of 2x2 pixels; the output is twice as high and wide */
+    bool wide;                      /* the only source is of floats, which are rounded to the type */
     int nsource, mem_w;
     struct mma_source source[MMA_MOST_SOURCES];
     int64_t tile_m, tile_n, tile_k; /* pixels, channels, and elements summed at once */

@@ -25,6 +25,11 @@ static inline float2 make_float2(float x, float y)
     return {x, y};
 }
 
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
+}
+
 enum { HOST_SHARED = 227 << 10, HOST_THREADS = 1024, HOST_STACK = 128 << 10, HOST_LANES = 32 };
 
 alignas(1024) static thread_local unsigned char host_shared[HOST_SHARED];
@@ -341,6 +346,22 @@ static inline unsigned ptx_pack_bf16(float low, float high)
     unsigned v[2] = {__float_as_uint(low), __float_as_uint(high)};
     for (unsigned &w : v) w = (w & 0x7fffffffu) > 0x7f800000u ? 0x7fff : (w + 0x7fff + (w >> 16 & 1)) >> 16;
     return v[0] | v[1] << 16;
+}
+
+/* Two floats to halves; the even one of two that are as near. */
+static inline unsigned ptx_pair_f16(float low, float high)
+{
+    const _Float16 h[2] = {(_Float16)low, (_Float16)high};
+    unsigned v;
+    std::memcpy(&v, h, sizeof v);
+    return v;
+}
+
+static inline unsigned ptx_pair_bf16(float low, float high)
+{
+    unsigned half[2] = {__float_as_uint(low), __float_as_uint(high)};
+    for (unsigned &v : half) v = (v & 0x7fffffffu) > 0x7f800000u ? v >> 16 | 0x40 : (v + 0x7fff + (v >> 16 & 1)) >> 16;
+    return half[0] | half[1] << 16;
 }
 
 /* To nearest, ties away from zero. */

@@ -159,6 +159,14 @@ static const struct row {
      "%2 = leaky %1 {slope=2} : bf16[1,16,6,6] nchw\n"
      "%3 = conv2d %2, $k, $b {pad=1,1,1,1} : bf16[1,16,6,6] nchw\n%4 = silu %3 : bf16[1,16,6,6] nchw\n"
      "out y = %4\n"},
+    {"cuda:sm_80", true, /* a map of floats, rounded as it is copied; the last chunk is half full */
+     "in  %x : f32[2,20,6,7] nchw\nw   $k : f16[24,20,3,3] oihw\n%1 = maxpool %x {kernel=3,3 pad=1,1,1,1} : f32[2,20,6,7] nchw\n"
+     "%2 = cast %1 {dtype=f16 layout=nchw} : f16[2,20,6,7] nchw\n%3 = conv2d %2, $k {pad=1,1,1,1} : f16[2,24,6,7] nchw\n"
+     "%4 = silu %3 : f16[2,24,6,7] nchw\nout y = %4\n"},
+    {"cuda:sm_80", true, /* the same with odd pixels, to bf16 */
+     "in  %x : f32[1,11,6,7] nchw\nw   $k : bf16[16,11,1,1] oihw\n%1 = maxpool %x {kernel=3,3 pad=1,1,1,1} : f32[1,11,6,7] nchw\n"
+     "%2 = cast %1 {dtype=bf16 layout=nchw} : bf16[1,11,6,7] nchw\n%3 = conv2d %2, $k : bf16[1,16,6,7] nchw\n"
+     "%4 = relu %3 : bf16[1,16,6,7] nchw\nout y = %4\n"},
     {"cuda:sm_80", true, /* a transposed convolution: four corners of each pixel */
      "in  %x : f32[2,24,5,6] nchw\nw   $k : f16[24,40,2,2] oihw\nw   $b : f32[40]\n"
      "%1 = cast %x {dtype=f16 layout=nchw} : f16[2,24,5,6] nchw\n%2 = leaky %1 {slope=2} : f16[2,24,5,6] nchw\n"
