@@ -72,7 +72,7 @@ size_t list_vec(const struct yir_func *f, uint32_t first, uint32_t last, const s
     for (uint32_t i = first; i <= last; i++) {
         if (yir_opinfo((enum yir_code)f->op[i].code)->cls != YIR_WINDOW) continue;
         const struct yir_a_pool *a = yir_attrs(f, i);
-        work += 2.0 * a->kernel[0] * a->kernel[1];
+        work += 8.0 * a->kernel[0] * a->kernel[1]; /* a loop, with tests of the map's edge */
     }
     return list_vectors(f, last, t, work, out);
 }

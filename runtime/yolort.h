@@ -195,8 +195,8 @@ YOLORT_API int yolort_threads(const yolort_context *c);
 
 /* Memory for one input or output, for at least the batch that will be run; stays the caller's and must live until
  * the next bind of the same io or the context's end. On a CUDA module it may lie in the memory of the context's device, or
- * in the host's, which runs then copy; pinned memory is copied fastest. data NULL unbinds. ARG when io is out of range, or bytes is less
- * than one image. The binding of one form of the picture unbinds the other. */
+ * in the host's, which runs then copy; pinned memory is copied fastest. data NULL unbinds. ARG when io is out of range, bytes is less
+ * than one image, or the address is no multiple of an element's size (in a GPU's memory: of 16 bytes). The binding of one form of the picture unbinds the other. */
 YOLORT_API yolort_status yolort_bind(yolort_context *c, size_t io, void *data, size_t bytes);
 
 /* Tensors of DLPack 0.x (dlpack.h has the struct). Bind: as yolort_bind, of a dense tensor of the io's type and shape, the first

@@ -25,12 +25,6 @@ static const struct row {
     int batch[2];
     const char *ir;
 } rows[] = {
-    {"vec", "sppf 5x5 h20 128", "fs", {1, 16},
-     "in  %x : f32[@N,128,20,20] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,128,20,20] nchw\n"
-     "%2 = leaky %1 {slope=2} : @D[@N,128,20,20] nchw\n%3 = maxpool %2 {kernel=5,5 pad=2,2,2,2} : @D[@N,128,20,20] nchw\n"
-     "%4 = maxpool %3 {kernel=5,5 pad=2,2,2,2} : @D[@N,128,20,20] nchw\n"
-     "%5 = maxpool %4 {kernel=5,5 pad=2,2,2,2} : @D[@N,128,20,20] nchw\n%6 = concat %2, %3, %4, %5 : @D[@N,512,20,20] nchw\n"
-     "%7 = maxpool %6 {kernel=2,2 stride=2,2} : @D[@N,512,10,10] nchw\nout y = %7\n"},
     {"vec_pool", "sppf 5x5 h20 128", "fs", {1, 16},
      "in  %x : f32[@N,128,20,20] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,128,20,20] nchw\n"
      "%2 = leaky %1 {slope=2} : @D[@N,128,20,20] nchw\n%3 = maxpool %2 {kernel=5,5 pad=2,2,2,2} : @D[@N,128,20,20] nchw\n"
