@@ -11,22 +11,28 @@ static bool has_type(const struct kb_target *t, enum yir_dtype d)
     return t->sm >= 80 && (d == YIR_F16 || d == YIR_BF16 || (d == YIR_F32 && t->tf32));
 }
 
-/* Units side by side: at least as many as keep the lines in shared memory short. */
-static int64_t least_segments(const struct stem *s)
-{
-    enum { WIDEST = 336 };
-    return (s->ow + WIDEST - 1) / WIDEST;
-}
+enum { TILE = 16, MOST_SHARED = 48 << 10 }; /* pixels of a product; bytes that any block may have */
 
 static void set_knobs(struct stem *s, const int32_t *knob)
 {
-    enum { TILE = 16 };
     s->rows = knob[KNOB_ROWS];
     s->threads = knob[KNOB_THREADS];
     s->segments = knob[KNOB_SEGMENTS];
     int64_t width = (s->ow + s->segments - 1) / s->segments;
     s->width = (width + TILE - 1) / TILE * TILE;
     s->segments = (s->ow + s->width - 1) / s->width;
+}
+
+/* Units side by side: at least as many as keep the lines in shared memory short. */
+static int32_t least_segments(const struct stem *s)
+{
+    enum { WIDEST = 336 };
+    struct stem one = *s;
+    int32_t n = (int32_t)((s->ow + WIDEST - 1) / WIDEST);
+    for (;; n *= 2) {
+        set_knobs(&one, (int32_t[]){1, n, 128});
+        if (one.width == TILE || stem_shared(&one) <= MOST_SHARED) return n;
+    }
 }
 
 /* Everything but the rows of a unit and its threads. Weights stay in registers. */
@@ -45,6 +51,9 @@ static bool take(const struct yir_func *f, uint32_t first, uint32_t last, const 
     }
     if (s->kernel[0] > 16 || s->kernel[1] > 16 || s->stride[0] > 4 || s->stride[1] > 4 || s->dil[0] > 4) return false;
     if (s->dil[1] != 1 || s->stride[1] * s->ci * (int64_t)yir_dtype_size(d) % 4 || c->oh * c->ow > MOST_ELEMS) return false;
+    s->rows = 1;
+    s->width = TILE;
+    if (stem_shared(s) > MOST_SHARED) return false;
     return stem_steps(d, s->kernel[0], s->kernel[1], s->ci) * s->co / 4 <= MOST_WEIGHTS && s->co / 2 <= MOST_SUMS;
 }
 
@@ -73,12 +82,11 @@ static double cycles_of(const struct conv *c, const struct stem *s, const struct
 size_t list_conv_stem(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
                       size_t most)
 {
-    enum { MOST_SHARED = 48 << 10 };
     struct conv c;
     struct stem s;
     size_t n = 0;
     take(f, first, last, t, &c, &s);
-    int32_t least = (int32_t)least_segments(&s);
+    int32_t least = least_segments(&s);
     for (int32_t rows = 1; rows <= 4; rows *= 2)
         for (int32_t segments = least; segments <= 4 * least; segments *= 2)
             for (int32_t threads = 128; threads <= 256 && n < most; threads *= 2) {

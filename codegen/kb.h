@@ -97,7 +97,7 @@ struct kb {
     struct yir_arena *arena;
     const struct yir_func *f;
     const struct kb_target *target;
-    int lanes;          /* of the vectors being recorded: 1, or target lanes */
+    int lanes;          /* of the vectors being recorded: 1, or target lanes (for GPUs: any number) */
     int valid;          /* lanes that exist where marked indexes point (tail of the channels); = lanes otherwise */
     struct kb_node *node;
     uint32_t nnode;
