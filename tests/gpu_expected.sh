@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Trained checkpoints on a real GPU against stored boxes and raw outputs, in fp32 and in half precision: gpu_expected.sh YOLOC TEST_EXPECTED
+# 77: no GPU here, or no NVRTC.
+set -euo pipefail
+yoloc=$1 program=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export YOLOC_TEST_SCRATCH=$work YOLOC_CACHE_DIR=$work/cache
+
+target=$("$yoloc" devices | sed -n 's/^\(cuda:sm_[0-9a-z]*\)  *device 0:.*/\1/p')
+[ -n "$target" ] || { echo "gpu: skipped: no GPU"; exit 77; }
+if ! "$yoloc" compile tests/tiny.yaml --weights rule --target "$target" --output "$work/m.yoloc" 2>"$work/log"; then
+    cat "$work/log"
+    grep -q 'no NVRTC found' "$work/log" && exit 77
+    exit 1
+fi
+code=0
+"$program" "$yoloc" --target "$target" || code=$?
+rm -f "$work"/*.yoloc
+"$program" "$yoloc" --half --target "$target" --precision fp16 || code=$?
+exit "$code"
