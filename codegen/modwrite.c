@@ -410,7 +410,7 @@ static int write_kernels(struct writer *w)
 static int write_service(struct writer *w)
 {
     if (!w->v->code->service) return 0;
-    struct ym_kernel out = {.name = string(w, "service"), .family = string(w, "service"), .offset = w->v->code->service, .units = 1};
+    struct ym_kernel out = {.name = string(w, "service"), .family = string(w, "service"), .offset = w->v->code->service, .units = YM_SERVICE_VERSION};
     put(w, new_part(w, YM_SERVICE), &out, sizeof out);
     return seal(w, "service", &out, NULL, NULL);
 }

@@ -70,10 +70,14 @@ enum ym_section_kind {
     YM_CODE = 21,     /* cpu: one flat position-independent blob, cuda: a cubin for each function; a struct ym_seal before each */
     YM_CONSTANTS = 22, /* packed weights, as the kernels read them; with CONSTANT: what its rows take from here */
     YM_PARAM = 23,    /* struct ym_param[], those of kernel 0 first */
-    YM_SERVICE = 24,  /* struct ym_kernel: where in CODE the cubin of the functions in service.h lies; of cuda programs alone, and not of all */
+    YM_SERVICE = 24,  /* struct ym_kernel: where in CODE the cubin of the functions in service.h lies, with YM_SERVICE_VERSION as its
+                       * units; of cuda programs alone, and not of all */
     YM_CONSTANT = 25, /* struct ym_constant[]: packed weights that the loader makes */
     YM_MAP = 26       /* struct ym_map[], those of kernel 0 first; absent when there are none */
 };
+
+/* Of service.h: how its functions are called. */
+#define YM_SERVICE_VERSION 2
 
 struct ym_section {
     uint32_t kind;

@@ -1,6 +1,7 @@
 /*
  * How the service kernels of CUDA programs (codegen/service.cu) are called. The runtime reads this, and so does NVRTC, in front of
- * the kernels: hence no includes. Pointers are device addresses. A change of anything here is a new YM_FORMAT.
+ * the kernels: hence no includes. Pointers are device addresses. A change of anything here is a new
+ * YM_SERVICE_VERSION.
  */
 #ifndef YM_SERVICE_H
 #define YM_SERVICE_H

@@ -397,6 +397,8 @@ static yolort_status check_service(struct rt_tables *t, const struct rt_error *e
     RT_CHECK(e, FORMAT, MOD_SERVICE_ENTRY,
              k->offset % YM_ALIGN == 0 && k->offset >= sizeof(struct ym_seal) && k->offset < t->code.size && !k->nparam && !k->nmap,
              "SERVICE: entry %" PRIu64 " is outside CODE or not aligned", k->offset);
+    RT_CHECK(e, INCOMPATIBLE, MOD_SERVICE_VERSION, k->units == YM_SERVICE_VERSION, "SERVICE: version %" PRId64 ", this runtime calls %d",
+             k->units, YM_SERVICE_VERSION);
     RT_CHECK(e, FORMAT, MOD_SERVICE_SEAL, rt_is_sealed(t->code.data, k, NULL, NULL), "SERVICE: is not what CODE holds at %" PRIu64, k->offset);
     t->service = k;
     return YOLORT_OK;

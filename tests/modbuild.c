@@ -121,7 +121,7 @@ void modbuild_service(struct modbuild *b)
 {
     uint32_t slot = b->nkernel + b->nservice;
     if (slot >= MB_MOST_KERNELS || b->nservice >= sizeof b->service / sizeof *b->service) abort();
-    b->service[b->nservice++] = (struct ym_kernel){.name = modbuild_string(b, "service"), .offset = slot * SPACING + ENTRY, .units = 1};
+    b->service[b->nservice++] = (struct ym_kernel){.name = modbuild_string(b, "service"), .offset = slot * SPACING + ENTRY, .units = YM_SERVICE_VERSION};
 }
 
 uint32_t modbuild_kernel(struct modbuild *b, enum modbuild_code what, int64_t units, const struct ym_param *p, uint32_t n)

@@ -590,7 +590,7 @@ Test(rt_service, nonsense)
 /* SERVICE under a digest that is right. */
 Test(rt_service, bad_rows)
 {
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         struct detector d;
         describe(&d, &plain);
         if (i == 1) modbuild_service(&d.b);
@@ -598,6 +598,7 @@ Test(rt_service, bad_rows)
         if (i == 3) d.b.service[0].offset = 1 << 20;
         if (i == 4) d.b.service[0].nparam = 1;
         if (i == 5) d.b.target[0].kind = YM_CPU, d.b.target[0].arch = d.cpu, d.b.kernel[0].threads = d.b.kernel[0].per_block = 0;
+        if (i == 8) d.b.service[0].units++;
         yolort_status s = load(&d);
         if (i == 6) {
             uint8_t *at = d.bytes + d.size;
@@ -611,11 +612,11 @@ Test(rt_service, bad_rows)
             uint8_t *at = d.bytes + d.size - sizeof(struct ym_kernel);
             yolort_module_free(d.m);
             while (memcmp(at, d.b.service, sizeof(struct ym_kernel))) at--;
-            ((struct ym_kernel *)(void *)at)->units = 2;
+            ((struct ym_kernel *)(void *)at)->scratch = 1;
             modbuild_sign(d.bytes, d.size);
             s = yolort_load(&d.m, d.bytes, d.size, d.why, sizeof d.why);
         }
-        cr_expect_eq(s, i ? YOLORT_FORMAT : YOLORT_OK, "%d: %s", i, d.why);
+        cr_expect_eq(s, !i ? YOLORT_OK : i == 8 ? YOLORT_INCOMPATIBLE : YOLORT_FORMAT, "%d: %s", i, d.why);
         cr_expect(!i || strstr(d.why, "SERVICE"), "%d: %s", i, d.why);
         if (!s) yolort_module_free(d.m);
         free(d.bytes);
