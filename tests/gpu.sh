@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # A network on a real GPU beside the CPU: gpu.sh YOLOC TEST_GPU MODEL WEIGHTS [CPU.yoloc [PICTURE]]
 # SERVED and RUNTIME in the environment: the programs of served.c and gpu_runtime.c, which are then run on the module as well.
-# CPU.yoloc: the same network (640 x 640, batch 4) made elsewhere for a CPU, for builds that can't make code for CPUs.
+# CPU.yoloc, or CPU_MODULE in the environment: the same network (640 x 640, batch 4) made elsewhere for a CPU, for builds that
+# can't make code for CPUs.
 # 77: no GPU here, or no NVRTC.
 set -euo pipefail
-yoloc=$1 program=$2 model=$3 weights=$4 cpu=${5-} picture=${6-}
+yoloc=$1 program=$2 model=$3 weights=$4 cpu=${5:-${CPU_MODULE-}} picture=${6-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
