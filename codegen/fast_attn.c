@@ -267,7 +267,8 @@ bool guard_attn_peak(const struct yir_func *f, uint32_t first, uint32_t last, co
     if (t->lanes == 1 || first != last || f->op[last].code != YIR_attn_peak || !readable_pair(f, last)) return false;
     const struct pairs p = pairs_of(f, first, last, last);
     int64_t chunk = chunk_of(p.heads * p.areas, p.queries);
-    return chunk >= t->lanes && chunk <= MOST_TURNED / p.dim && cg_one_run(f, yir_mkref(YIR_VAL, last)) && yir_tdesc(f->types, f->op[last].type)->dtype == YIR_F32;
+    return chunk >= t->lanes && chunk <= MOST_TURNED / p.dim && cg_one_run(f, yir_mkref(YIR_VAL, last)) &&
+           yir_tdesc(f->types, f->op[last].type)->dtype == YIR_F32;
 }
 
 size_t list_attn_peak(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
