@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,7 +265,7 @@ Test(rt_cuda, no_graphs_here)
     bind(n);
     k.fail("cuGraphInstantiateWithFlags", 1, 801);
     for (int i = 0; i < 3; i++) cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_OK);
-    cr_expect_str_empty(yolort_error(n->c));
+    cr_expect_str_eq(yolort_error(n->c), "");
     cr_expect_eq(k.launches() - launched, 9);
     cr_expect_eq(k.live(), live);
     closed(n);
@@ -295,7 +296,7 @@ Test(rt_cuda, profile)
     cr_expect_eq(yolort_profile(n->c, 1), YOLORT_OK);
     k.fail("cuStreamWaitValue32_v2", 1, 801);
     cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_OK, "%s", yolort_error(n->c));
-    cr_expect_str_empty(yolort_error(n->c));
+    cr_expect_str_eq(yolort_error(n->c), "");
     k.fail("cuLaunchKernel", 2, 1);
     cr_expect_eq(yolort_run(n->c, 1, NULL), YOLORT_ARG);
     closed(n);
@@ -368,6 +369,54 @@ Test(rt_cuda, memory_of_contexts)
 {
     expect_memory(1);
     expect_memory(0);
+}
+
+struct worker {
+    yolort_module *m;
+    int device, bad;
+};
+
+static void *work(void *p)
+{
+    struct worker *w = p;
+    uint8_t in[N] = {0};
+    float out[N];
+    for (int i = 0; i < 50 && !w->bad; i++) {
+        yolort_context *c;
+        yolort_context_opts o;
+        yolort_context_opts_init(&o, sizeof o);
+        o.device = w->device;
+        w->bad = yolort_context_new(&c, w->m, &o);
+        if (w->bad) return NULL;
+        w->bad = yolort_bind(c, MB_INPUT_U8, in, sizeof in) || yolort_bind(c, MB_ECHO, out, sizeof out);
+        for (int k = 0; k < 4 && !w->bad; k++) w->bad = yolort_run(c, 1 + k % 2, NULL) || yolort_wait(c);
+        yolort_context_free(c);
+    }
+    return NULL;
+}
+
+/* One module, contexts of several threads on two devices. */
+Test(rt_cuda, threads_and_devices)
+{
+    enum { THREADS = 6 };
+    struct mock k = mock();
+    struct net n;
+    setenv("MOCKCUDA_DEVICES", "90,90", 1);
+    describe(&n, "sm_90a");
+    cr_assert_eq(load(&n), YOLORT_OK, "%s", n.why);
+    struct worker w[THREADS];
+    pthread_t id[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        w[i] = (struct worker){n.m, i % 2, 0};
+        cr_assert_eq(pthread_create(&id[i], NULL, work, &w[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(id[i], NULL);
+        cr_expect_eq(w[i].bad, 0, "thread %d", i);
+    }
+    yolort_module_free(n.m);
+    free(n.bytes);
+    cr_expect_eq(k.live(), 0);
 }
 
 /* Patterns around the context's memory, and the weights, are looked at by each wait. */
