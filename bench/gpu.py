@@ -73,8 +73,8 @@ class Runner:
         self.runs = min(SLICE_MOST, max(SLICE_LEAST, round(SLICE_MS / max(self.slice(), 1e-3))))
 
 
-def ours(lib, name, module, images, batch, outputs):
-    session = yolort.Session(lib, module)
+def ours(lib, name, module, images, batch, outputs, graph=0):
+    session = yolort.Session(lib, module, graph)
     session.bind("images", images)
     tensors = [session.output(o, batch) for o in outputs]
     stream = torch.cuda.current_stream().cuda_stream
@@ -268,22 +268,17 @@ def load_ms(lib, module):
 def variants(model, lib):
     """What each part of the way is worth: the network with it off."""
     rows = []
+    tuned = [] if model.o.tune == "off" else [f"--tune={model.o.tune}"]
     with tempfile.TemporaryDirectory() as cache:
-        for what, words, env in (("all on", [], {}), ("tuning off", ["--tune=off"], {}), ("fusion off", ["--no-fuse"], {}),
-                                 ("CUDA graph off", [], {"YOLOC_GRAPH": "0"}), ("parallel branches off", [], {"YOLOC_BRANCHES": "0"})):
-            tune = [] if model.o.tune == "off" or any(w.startswith("--tune") for w in words) else [f"--tune={model.o.tune}"]
-            if "--no-fuse" in words:
-                tune = []
-            try:
-                module, _ = model.compile("variant", *words, *tune, cache=cache)
-                os.environ.update(env)
-                r = ours(lib, what, module, model.images, model.batch, ["decoded"])
-                race([r], 10, 1)
-                r.close()
-                rows.append({"what": what, "ms": record.distribution(r.slices, 4)})
-            finally:
-                for name in env:
-                    os.environ.pop(name, None)
+        for what, words, graph in (("all on", tuned, 0), ("tuning off", [], 0), ("fusion off", ["--no-fuse"], 0),
+                                   ("CUDA graph off", tuned, yolort.GRAPH_OFF),
+                                   ("parallel branches off", tuned, yolort.GRAPH_CHAIN),
+                                   ("early starts off", tuned, yolort.GRAPH_FULL_EDGES)):
+            module, _ = model.compile("variant", *words, cache=cache)
+            r = ours(lib, what, module, model.images, model.batch, ["decoded"], graph)
+            race([r], 10, 1)
+            r.close()
+            rows.append({"what": what, "ms": record.distribution(r.slices, 4)})
         rows += pinned(model, lib, cache)
     for row in rows:
         say(f"  {row['what']}: {row['ms']['p50']:.3f} ms")

@@ -16,6 +16,14 @@ class Image(ctypes.Structure):
     _fields_ = [("rgb", ctypes.c_void_p), ("width", ctypes.c_int), ("height", ctypes.c_int), ("row_bytes", ctypes.c_size_t)]
 
 
+class ContextOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_int), ("threads", ctypes.c_int), ("guard", ctypes.c_int),
+                ("spin_us", ctypes.c_int), ("graph", ctypes.c_int)]
+
+
+GRAPH_OFF, GRAPH_CHAIN, GRAPH_FULL_EDGES = 1, 2, 4
+
+
 class Detection(ctypes.Structure):
     _fields_ = [("box", ctypes.c_float * 4), ("score", ctypes.c_float), ("cls", ctypes.c_int32), ("row", ctypes.c_int32)]
 
@@ -36,7 +44,7 @@ def library(path):
     p, s = ctypes.c_void_p, ctypes.c_size_t
     for name, result, *arguments in (
             ("yolort_load_file", ctypes.c_int, p, ctypes.c_char_p, p, s), ("yolort_module_free", None, p),
-            ("yolort_context_new", ctypes.c_int, p, p, p), ("yolort_context_free", None, p),
+            ("yolort_context_opts_init", None, p, s), ("yolort_context_new", ctypes.c_int, p, p, p), ("yolort_context_free", None, p),
             ("yolort_io_find", ctypes.c_int, p, ctypes.c_char_p), ("yolort_io_at", ctypes.POINTER(Io), p, s),
             ("yolort_bind", ctypes.c_int, p, s, p, s), ("yolort_run", ctypes.c_int, p, ctypes.c_int, p),
             ("yolort_wait", ctypes.c_int, p), ("yolort_error", ctypes.c_char_p, p),
@@ -50,12 +58,15 @@ def library(path):
 class Session:
     """A module and a context on the first GPU."""
 
-    def __init__(self, lib, path):
+    def __init__(self, lib, path, graph=0):
         self.lib, self.module, self.context, self.kept = lib, ctypes.c_void_p(), ctypes.c_void_p(), []
         error = ctypes.create_string_buffer(512)
         if lib.yolort_load_file(ctypes.byref(self.module), str(path).encode(), error, len(error)):
             raise RuntimeFailure(f"{path}: {error.value.decode()}")
-        if lib.yolort_context_new(ctypes.byref(self.context), self.module, None):
+        options = ContextOptions()
+        lib.yolort_context_opts_init(ctypes.byref(options), ctypes.sizeof(options))
+        options.graph = graph
+        if lib.yolort_context_new(ctypes.byref(self.context), self.module, ctypes.byref(options)):
             raise RuntimeFailure(f"{path}: no context")
 
     def check(self, status):
