@@ -113,10 +113,11 @@ size_t list_conv_wgmma(const struct yir_func *f, uint32_t first, uint32_t last, 
     l->n = 0;
     wg_takes(f, first, last, t, &l->c);
     int64_t rounded = (l->c.co + 15) / 16 * 16;
-    for (size_t i = 0; i < YIR_COUNT(columns); i++) {
-        knob[WG_N] = columns[i];
-        if (divides(columns[i], rounded)) add_chunks(l, knob);
-    }
+    for (int all = 0; all < 2 && !l->n; all++) /* columns of the same width, if they can be */
+        for (size_t i = 0; i < YIR_COUNT(columns); i++) {
+            knob[WG_N] = columns[i];
+            if (all || divides(columns[i], rounded)) add_chunks(l, knob);
+        }
     if (!l->n && plainest(&l->c, knob)) add(l, knob);
     size_t n = cg_best_configs(l->all, l->n, most < KEPT ? most : KEPT);
     memcpy(out, l->all, n * sizeof *out);

@@ -78,6 +78,24 @@ static const struct row {
      "in  %x : f32[@N,64,40,40] nchw\nw   $k : @D[64,64,3,3] oihw\nw   $b : f32[64]\n"
      "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,64,40,40] nchw\n%2 = leaky %1 {slope=2} : @D[@N,64,40,40] nchw\n"
      "%3 = conv2d %2, $k, $b {pad=1,1,1,1} : @D[@N,64,40,40] nchw\n%4 = silu %3 : @D[@N,64,40,40] nchw\nout y = %4\n"},
+    {"conv_wgmma", "192-192 k3 h20, residual", "fb", {1, 16}, /* rows of a narrow map, weights that pass by */
+     "in  %x : f32[@N,192,20,20] nchw\nw   $k : @D[192,192,3,3] oihw\nw   $b : f32[192]\n"
+     "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,192,20,20] nchw\n%2 = leaky %1 {slope=2} : @D[@N,192,20,20] nchw\n"
+     "%3 = conv2d %2, $k, $b {pad=1,1,1,1} : @D[@N,192,20,20] nchw\n%4 = silu %3 : @D[@N,192,20,20] nchw\n"
+     "%5 = add %4, %2 : @D[@N,192,20,20] nchw\nout y = %5\n"},
+    {"conv_wgmma", "48-96 k3 s2, odd rows", "f", {2, 16}, /* neighbours in pairs */
+     "in  %x : f32[@N,48,77,66] nchw\nw   $k : @D[96,48,3,3] oihw\nw   $b : f32[96]\n"
+     "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,48,77,66] nchw\n%2 = leaky %1 {slope=2} : @D[@N,48,77,66] nchw\n"
+     "%3 = conv2d %2, $k, $b {stride=2,2 pad=1,1,1,1} : @D[@N,96,39,33] nchw\n%4 = silu %3 : @D[@N,96,39,33] nchw\nout y = %4\n"},
+    {"conv_wgmma", "40-64 k3 s2, part of wider pixels", "f", {1, 3}, /* even and odd columns apart */
+     "in  %x : f32[@N,56,34,38] nchw\nw   $k : @D[64,40,3,3] oihw\nw   $b : f32[64]\n"
+     "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,56,34,38] nchw\n%2 = leaky %1 {slope=2} : @D[@N,56,34,38] nchw\n"
+     "%3 = slice %2 {start=16 count=40} : @D[@N,40,34,38] nchw\n"
+     "%4 = conv2d %3, $k, $b {stride=2,2 pad=1,1,1,1} : @D[@N,64,17,19] nchw\n%5 = silu %4 : @D[@N,64,17,19] nchw\nout y = %5\n"},
+    {"conv_wgmma", "104-1072 k1, odd", "b", {1, 3}, /* channels that no width of a tile divides */
+     "in  %x : f32[@N,104,13,9] nchw\nw   $k : @D[1072,104,1,1] oihw\nw   $b : f32[1072]\n"
+     "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,104,13,9] nchw\n%2 = leaky %1 {slope=2} : @D[@N,104,13,9] nchw\n"
+     "%3 = conv2d %2, $k, $b : @D[@N,1072,13,9] nchw\n%4 = silu %3 : @D[@N,1072,13,9] nchw\nout y = %4\n"},
     {"deconv_mma", "64-64 k2 s2 h40", "f", {1, 16},
      "in  %x : f32[@N,64,40,40] nchw\nw   $k : @D[64,64,2,2] oihw\nw   $b : f32[64]\n"
      "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,64,40,40] nchw\n%2 = leaky %1 {slope=2} : @D[@N,64,40,40] nchw\n"
