@@ -387,16 +387,16 @@ def main():
     lib = yolort.library(str(options.build / "libyolort.so"))
     date, void = datetime.datetime.now().isoformat(timespec="seconds"), []
     device = device_info()
-    with torch.cuda.stream(torch.cuda.Stream()):
-        rows = [row for row in record.table("gpu.tsv") if row[0] in options.models]
-        models = [measure(row, options, options.work, lib, void) for row in rows]
     versions = {"python": platform.python_version(), "torch": torch.__version__, "cuda": torch.version.cuda,
                 "cudnn": str(torch.backends.cudnn.version())}
     out = {"format": record.FORMAT, "what": "gpu", "date": date, "commit": options.commit, "device": device, "versions": versions,
-           "void": void, "models": models}
-    name = device["gpu"].lower().replace(" ", "-")
-    path = options.out or ROOT / "bench/results" / f"{date[:10]}-{name}-gpu.json"
-    record.save(path, out, SCHEMA)
+           "void": void, "models": []}
+    path = options.out or ROOT / "bench/results" / f"{date[:10]}-{device['gpu'].lower().replace(' ', '-')}-gpu.json"
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for row in record.table("gpu.tsv"):
+            if row[0] in options.models:
+                out["models"].append(measure(row, options, options.work, lib, void))
+                record.save(path, out, SCHEMA)  # what is measured so far stays when the rest fails
     say(f"result: {path}")
     for reason in void:
         say(f"VOID: {reason}")
