@@ -1,8 +1,8 @@
 /*
- * Families for GPUs on a real one: gpufam [-o FOLDER] [-c COUNT] [FAMILY...]. Each row of the table is compiled with its family's
- * first configurations (COUNT, 1) and as generic kernels; results have to agree, and the times of the kernels are printed. Every family of fast.def
- * for GPUs has a row. FOLDER keeps compiled kernels: filled on a machine without a GPU, it saves the compilation on the one with it.
- * 77: no GPU, or no NVRTC.
+ * Families for GPUs on a real one: gpufam [-o FOLDER] [-c COUNT] [-b 1|2] [FAMILY...]. Each row of the table is compiled with its
+ * family's first configurations (COUNT, 1) and as generic kernels; results have to agree, and the times of the kernels are
+ * printed; with -b 2 for the larger batch too. Every family of fast.def for GPUs has a row. FOLDER keeps compiled kernels: filled on
+ * a machine without a GPU, it saves the compilation on the one with it. 77: no GPU, or no NVRTC.
  */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -401,11 +401,13 @@ int main(int argc, char **argv)
 {
     char *folder = NULL;
     size_t count = 1;
+    int batches = 1;
     int first = 1, bad = check_table();
     bool none = false;
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     for (; argc > first + 1 && argv[first][0] == '-'; first += 2) {
         if (argv[first][1] == 'o') folder = argv[first + 1];
+        if (argv[first][1] == 'b') batches = atoi(argv[first + 1]) > 1 ? 2 : 1;
         if (argv[first][1] == 'c') count = (size_t)atoi(argv[first + 1]);
     }
     if (!cg_nvrtc_version(a, yir_diags_new(a, NULL, NULL))) return printf("gpufam: skipped: no NVRTC\n"), SKIPPED;
@@ -415,7 +417,7 @@ int main(int argc, char **argv)
         const struct row *r = &rows[i];
         if (!wanted(r->family, argc - first, argv + first) || !is_known(r->family)) continue;
         for (const char *t = r->types; *t; t++)
-            for (int k = 0; k < 2 && (!k || r->batch[1] != r->batch[0]); k++) {
+            for (int k = 0; k < batches && (!k || r->batch[1] != r->batch[0]); k++) {
                 int got = try_row(r, *t == 'f' ? "f16" : *t == 's' ? "f32" : "bf16", r->batch[k], folder, count);
                 none |= got == SKIPPED;
                 bad |= got && got != SKIPPED;
