@@ -22,6 +22,7 @@ static const struct cudarow rows[] = {
     {"conv_wgmma", "cuda:sm_90a", true, CONV(bf16, 1, 80, 0, 80, 80, 3, 9, 25, " {pad=1,1,1,1}", 9, 25, RESIDUAL(bf16, 1, 80, 9, 25))},
     {"conv_wgmma", "cuda:sm_90a", true, CONV(f16, 3, 8, 0, 8, 24, 1, 9, 9, "", 9, 9, "out y = %5\n")},
     {"conv_wgmma", "cuda:sm_90a", true, CONV(f16, 2, 104, 8, 96, 96, 1, 13, 9, "", 13, 9, RESIDUAL(f16, 2, 96, 13, 9))},
+    {"conv_wgmma", "cuda:sm_90a", true, CONV(f16, 1, 40, 0, 40, 1072, 1, 5, 5, "", 5, 5, "out y = %5\n")}, /* columns of 128 */
     {"conv_wgmma", "cuda:sm_90a", true, CONV(f16, 2, 16, 0, 16, 32, 3, 18, 20, " {stride=2,2 pad=1,1,1,1}", 9, 10, "out y = %5\n")},
     {"conv_wgmma", "cuda:sm_90a", true, CONV(f16, 1, 48, 0, 48, 64, 3, 17, 18, " {stride=2,2 pad=1,1,1,1}", 9, 9, "out y = %5\n")},
     {"conv_wgmma", "cuda:sm_90a", true, CONV(f16, 1, 64, 16, 40, 16, 3, 12, 14, " {stride=2,2 pad=1,1,1,1}", 6, 7, "out y = %5\n")},
