@@ -89,9 +89,11 @@ static void seal(const struct modbuild *b, uint32_t k, uint8_t *to)
     struct ym_kernel row = k < b->nkernel ? b->kernel[k] : b->service[k - b->nkernel];
     struct ym_seal s = {.magic = YM_SEAL_MAGIC, .offset = k * SPACING + ENTRY};
     XXH128_canonical_t digest;
-    if (row.nmap > YM_MAX_MAPS || row.first_map + row.nmap > sizeof b->map / sizeof *b->map) row.nmap = 0;
+    uint32_t maps = 0; /* of the kernels before, whatever first_map says */
+    for (uint32_t i = 0; i < k && i < b->nkernel; i++) maps += b->kernel[i].nmap;
+    if (row.nmap > YM_MAX_MAPS || maps + row.nmap > sizeof b->map / sizeof *b->map) row.nmap = maps = 0;
     if (row.nparam > YM_MAX_ARGS || row.first_param + row.nparam > sizeof b->param / sizeof *b->param) row.nparam = 0;
-    XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes, ym_contract(&row, b->param + row.first_param, b->map + row.first_map, bytes)));
+    XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes, ym_contract(&row, b->param + row.first_param, b->map + maps, bytes)));
     memcpy(s.contract, digest.digest, sizeof s.contract);
     memcpy(to, &s, sizeof s);
 }
