@@ -74,7 +74,8 @@ static void add_blocks(struct list *l, int32_t *knob)
 {
     static const struct {
         int w, stages, m;
-    } blocks[] = {{1, 1, 1}, {1, 2, 1}, {1, 3, 1}, {1, 4, 1}, {2, 2, 1}, {2, 3, 1}, {2, 4, 1}, {3, 2, 1}, {3, 3, 1}, {3, 4, 1}, {3, 2, 2}, {3, 3, 2}};
+    } blocks[] = {{1, 1, 1}, {1, 2, 1}, {1, 3, 1}, {1, 4, 1}, {2, 2, 1}, {2, 3, 1},
+                  {2, 4, 1}, {3, 2, 1}, {3, 3, 1}, {3, 4, 1}, {3, 2, 2}, {3, 3, 2}};
     for (size_t i = 0; i < YIR_COUNT(blocks); i++)
         for (knob[WG_RESIDENT] = 1; knob[WG_RESIDENT] <= 3; knob[WG_RESIDENT]++) {
             knob[WG_W] = blocks[i].w;

@@ -318,7 +318,8 @@ static double work_cycles(const struct wg_plan *p, const struct share *s)
     enum { SLOWEST_STEP = 26, EPILOGUE = 160, COMMIT = 69, BUSY = 4 };
     double steps = (double)p->steps * p->m, each = step_cycles(p), end = EPILOGUE + 15.8 * p->n * p->m;
     double commits = p->ring ? (double)p->steps / p->group : (double)p->chunks, groups = (double)s->each * p->w;
-    double alone = steps * larger(each, SLOWEST_STEP) + end + COMMIT * commits, together = groups * (steps * each + 0.52 * end + 0.3 * COMMIT * commits);
+    double alone = steps * larger(each, SLOWEST_STEP) + end + COMMIT * commits;
+    double together = groups * (steps * each + 0.52 * end + 0.3 * COMMIT * commits);
     if (s->rounds > 1 && groups < BUSY) together *= 1 + 0.08 * (BUSY - groups);
     return (double)s->rounds * larger(alone, together);
 }

@@ -303,14 +303,14 @@ static void put_corner(struct yir_str *s, const struct wg_plan *p)
 }
 
 /* One thread of warp w fetches the input of warpgroup w. */
-static void put_fetch_input(struct yir_str *s, const struct wg_plan *p, const struct kb_target *t)
+static void put_fetch_input(struct yir_str *s, const struct wg_plan *p)
 {
     yir_str_fmt(s, "        if (warp < GROUPS && lane == 0) {\n"
                    "            place at = {0, 1};\n"
                    "            ptx_map_ahead(&t0);\n"
                    "            const unsigned full = base + FULL + 8 * STAGES * warp, empty = base + EMPTY + 8 * STAGES * warp;\n");
-    (void)t;
-    yir_str_fmt(s, "            ptx_grid_wait();\n            for (int tile = first_tile + warp; tile < tiles; tile += stride) {\n");
+    yir_str_fmt(s, "            ptx_grid_wait();\n"
+                   "            for (int tile = first_tile + warp; tile < tiles; tile += stride) {\n");
     put_tile(s, p, 4);
     yir_str_fmt(s, "                #pragma unroll 1\n"
                    "                for (int c = 0; c < CHUNKS; c++) {\n"
@@ -342,17 +342,17 @@ static void put_fetch_weights(struct yir_str *s, const struct wg_plan *p, const 
         yir_str_fmt(s, "            enum { PIECE = 8 };\n"
                        "            ptx_arrive_bytes(base + FULL_WEIGHTS, STEPS * STEP);\n"
                        "            for (int i = 0; i < STEPS; i += PIECE)\n"
-                       "                ptx_copy_bytes(base + WEIGHTS + i * STEP, from + i * STEP, (STEPS - i < PIECE ? STEPS - i : PIECE) * STEP,\n"
-                       "                           base + FULL_WEIGHTS);\n");
+                       "                ptx_copy_bytes(base + WEIGHTS + i * STEP, from + i * STEP,\n"
+                       "                               (STEPS - i < PIECE ? STEPS - i : PIECE) * STEP, base + FULL_WEIGHTS);\n");
     yir_str_fmt(s, "        }\n        return;\n    }\n");
 }
 
-static void put_producer(struct yir_str *s, const struct wg_plan *p, const struct wg_names *names, const struct kb_target *t)
+static void put_producer(struct yir_str *s, const struct wg_plan *p, const struct wg_names *names)
 {
     yir_str_fmt(s, "    if (group == GROUPS) {\n");
     if (p->registers)
         yir_str_fmt(s, "        ptx_registers_down<%d>();\n", WG_PRODUCER_REGISTERS);
-    put_fetch_input(s, p, t);
+    put_fetch_input(s, p);
     put_fetch_weights(s, p, names);
     if (p->registers) yir_str_fmt(s, "    ptx_registers_up<%d>();\n", p->registers);
 }
@@ -368,7 +368,9 @@ static void put_first_sums(struct yir_str *s, const struct wg_plan *p, const str
         yir_str_fmt(s, "            const float first = %s(m%d[column * N + j / 2 * 8 + lane %% 4 * 2 + j %% 2]);\n",
                     type == YIR_F32 ? "" : type == YIR_F16 ? "from_f16" : "from_bf16", names->bias);
     }
-    yir_str_fmt(s, "            #pragma unroll\n            for (int m = 0; m < M; m++) sum[m][j / 2 * 4 + j %% 2] = sum[m][j / 2 * 4 + j %% 2 + 2] = first;\n"
+    yir_str_fmt(s, "            const int i = j / 2 * 4 + j %% 2;\n"
+                   "            #pragma unroll\n"
+                   "            for (int m = 0; m < M; m++) sum[m][i] = sum[m][i + 2] = first;\n"
                    "        }\n");
 }
 
@@ -397,7 +399,10 @@ static void put_products(struct yir_str *s, const struct wg_plan *p)
         yir_str_fmt(s, ", full, empty, %slane, in, %s);\n", ring, c ? "false" : "c == 0");
         before += run * n;
     }
-    yir_str_fmt(s, "        ptx_wgmma_settle<0>();\n        if (lane == 0) {\n            ptx_arrive(empty + 8 * in.before<STAGES>());\n%s        }\n",
+    yir_str_fmt(s,
+                "        ptx_wgmma_settle<0>();\n"
+                "        if (lane == 0) {\n"
+                "            ptx_arrive(empty + 8 * in.before<STAGES>());\n%s        }\n",
                 p->ring ? "            ptx_arrive(base + EMPTY_WEIGHTS + 8 * ring.before<RING>());\n" : "");
 }
 
@@ -437,8 +442,10 @@ static const char vector_text[] =
     "                const bool wide = part < N / 32 * 2;\n"
     "                float g4[8];\n"
     "                #pragma unroll\n"
-    "                for (int i = 0; i < 8; i++)\n"
-    "                    g4[i] = sum[m][wide ? (part / 2 * 4 + i / 2) * 4 + part % 2 * 2 + i % 2 : (N / 8 - 2 + i / 4) * 4 + i / 2 % 2 * 2 + i % 2];\n"
+    "                for (int i = 0; i < 8; i++) {\n"
+    "                    const int j = wide ? part / 2 * 4 + i / 2 : N / 8 - 2 + i / 4, half = wide ? part % 2 : i / 2 % 2;\n"
+    "                    g4[i] = sum[m][j * 4 + half * 2 + i % 2];\n"
+    "                }\n"
     "                turn(g4, lane);\n"
     "                const int row = m * 64 + warp * 16 + lane / 4 + (wide ? part % 2 : lane % 2) * 8;\n"
     "                const int g1 = column * N + (wide ? part / 2 * 4 + lane % 4 : N / 8 - 2 + lane % 4 / 2) * 8;\n";
@@ -458,7 +465,7 @@ const char *wg_body(const struct kb *b, const struct wg_plan *p, const struct wg
 {
     struct yir_str s = {.arena = b->arena};
     yir_str_fmt(&s, "%s", start_text);
-    put_producer(&s, p, names, b->target);
+    put_producer(&s, p, names);
     yir_str_fmt(&s, "    const unsigned input = base + group * (STAGES * STAGE);\n"
                     "    const unsigned full = base + FULL + 8 * STAGES * group, empty = base + EMPTY + 8 * STAGES * group;\n"
                     "    place in = {0, 0};\n");
