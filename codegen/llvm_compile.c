@@ -220,6 +220,7 @@ int cg_llvm_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_pr
                     const struct cg_target *t, struct cg_code *out, struct yir_str *llvm_text)
 {
     struct work *w = yir_alloc(a, sizeof *w);
+    *out = (struct cg_code){0};
     if (llvm_load(d, t->arch, &w->ll)) return -1;
     w->t = t;
     w->checked = p->opts.checked;

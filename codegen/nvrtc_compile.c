@@ -207,6 +207,7 @@ int cg_nvrtc_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_p
                      struct cg_code *out)
 {
     struct work *w = yir_alloc(a, sizeof *w);
+    *out = (struct cg_code){0};
     YIR_ASSERT(t->backend == CG_CUDA && !p->opts.checked);
     if (nvrtc_load(d, &w->nv) || check_arch(a, d, &w->nv, t->arch)) return -1;
     snprintf(w->arch, sizeof w->arch, "--gpu-architecture=%s", t->arch);
