@@ -14,6 +14,7 @@ COLOURS = {"yoloc": "#1b6e53", "yoloc-untuned": "#5fa58c", "torch": "#c58a4a", "
            "torch-compile-graph": "#8a8f98", "cudnn-convs": "#5c77a8"}
 PEER = "torch-compile-graph"
 KERNELS = 15  # rows of a table of kernels
+NO_NUMBER = 1e30  # in records, for what is none
 
 
 def runners_of(rec):
@@ -55,7 +56,10 @@ def parts_of_detections(rec):
 
 
 def agreement(rec):
-    rows = [[f"{m['name']} {m['precision']}", NAMES.get(a["runner"], a["runner"]), f"{a['score']:.1e}", f"{a['mean']:.1e}"]
+    def number(v):
+        return "not compared" if v >= NO_NUMBER else f"{v:.1e}"
+
+    rows = [[f"{m['name']} {m['precision']}", NAMES.get(a["runner"], a["runner"]), number(a["score"]), number(a["mean"])]
             for m in rec["models"] for a in m["agreement"]]
     return report.rows_of(["network", "runner", "largest difference of a score", "mean difference of a number"], rows)
 
@@ -91,7 +95,7 @@ def document(rec, chart, source):
     for m in rec["models"]:
         if m["variants"]:
             parts += ["", f"## What each part is worth: {m['name']}", "", worth(m)]
-    parts += ["", "Kernels below are timed one by one, with events between them, which adds a microsecond or two to each."]
+    parts += ["", "Kernels below are timed alone, sixteen launches in a row, so that what goes on between kernels does not count."]
     for m in rec["models"]:
         parts += ["", f"## Kernels of {m['name']}", "", kernels(m)]
     return "\n".join(parts) + "\n"
