@@ -11,6 +11,8 @@
 
 enum { PICKS = 3 };
 
+static const struct cudarows_opts usual;
+
 static void print_diag(void *user, const struct yir_diag *d)
 {
     (void)user;
@@ -37,7 +39,7 @@ struct net {
     int batch;
 };
 
-static struct net prepare(const struct cudarow *r, const char *target)
+static struct net prepare(const struct cudarow *r, const char *target, const struct cudarows_opts *o)
 {
     struct net n = {.arena = yir_arena_new(NULL, NULL)};
     struct yir_diags *d = yir_diags_new(n.arena, print_diag, NULL);
@@ -52,6 +54,7 @@ static struct net prepare(const struct cudarow *r, const char *target)
     n.f = pass_run_all(f, d, &po);
     cr_assert(n.f, "%s", r->ir);
     cr_assert_eq(cg_target_find(n.arena, d, target, &n.target), 0);
+    n.target.kb.tf32 = o->tf32 && !strcmp(target, o->tf32);
     return n;
 }
 
@@ -93,30 +96,31 @@ static const char *configs(const struct net *n, const struct cg_program *p)
 }
 
 /* Of the mean or the value: rounding on the way, of a picture too. */
-static double bound_of(const struct cudarow *r)
+static double bound_of(const struct cudarow *r, const struct cudarows_opts *o)
 {
-    return strstr(r->ir, "bf16") ? 1.6e-2 : strstr(r->ir, "f16") ? 3e-3 : 1e-5;
+    return strstr(r->ir, "bf16") ? 1.6e-2 : o->bound > 0 ? o->bound : strstr(r->ir, "f16") ? 3e-3 : 1e-5;
 }
 
-static void check(const struct cudarow *r, const struct net *n, const struct cg_program *p, void *library)
+static void check(const struct cudarow *r, const struct net *n, const struct cg_program *p, void *library, const struct cudarows_opts *o)
 {
     struct cudanet m = cudanet_new(n->arena, n->f, 3);
     cudanet_evaluate(n->arena, &m, program(n, NULL), n->batch);
     cudanet_run(n->arena, &m, p, library, n->batch);
     for (uint32_t i = 0; i < n->f->noutput; i++) {
         double off = cudanet_difference(&m, i, n->batch);
-        cr_expect(off <= bound_of(r), "%s of %s differs by %.2e: %s", n->f->output[i].name, r->ir, off, configs(n, p));
+        cr_expect(off <= bound_of(r, o), "%s of %s differs by %.2e: %s", n->f->output[i].name, r->ir, off, configs(n, p));
     }
 }
 
-void cudarows_evaluate(const struct cudarow *rows, size_t n)
+void cudarows_evaluate(const struct cudarow *rows, size_t n, const struct cudarows_opts *o)
 {
+    if (!o) o = &usual;
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     struct net *net = yir_alloc_n(a, n, sizeof *net);
     const struct cg_program *(*p)[PICKS] = yir_alloc_n(a, n, sizeof *p);
     struct yir_str text = {.arena = a};
     for (size_t i = 0; i < n; i++) {
-        net[i] = prepare(&rows[i], rows[i].target);
+        net[i] = prepare(&rows[i], rows[i].target, o);
         for (int k = 0; k < PICKS; k++) {
             struct picking picking = {.family = rows[i].family, .pick = k};
             p[i][k] = program(&net[i], &picking);
@@ -126,15 +130,15 @@ void cudarows_evaluate(const struct cudarow *rows, size_t n)
     }
     void *library = cudanet_load(a, &text);
     for (size_t i = 0; i < n; i++) {
-        for (int k = 0; k < PICKS; k++) check(&rows[i], &net[i], p[i][k], library);
+        for (int k = 0; k < PICKS; k++) check(&rows[i], &net[i], p[i][k], library, o);
         yir_arena_free(net[i].arena);
     }
     yir_arena_free(a);
 }
 
-static void compile(const struct cudarow *r, const char *target)
+static void compile(const struct cudarow *r, const char *target, const struct cudarows_opts *o)
 {
-    struct net n = prepare(r, target);
+    struct net n = prepare(r, target, o);
     struct picking picking = {.family = r->family};
     struct cg_code code;
     const struct cg_program *p = program(&n, &picking);
@@ -142,13 +146,14 @@ static void compile(const struct cudarow *r, const char *target)
     yir_arena_free(n.arena);
 }
 
-bool cudarows_compile(const struct cudarow *rows, size_t n, const char *const *targets, size_t ntargets)
+bool cudarows_compile(const struct cudarow *rows, size_t n, const char *const *targets, size_t ntargets, const struct cudarows_opts *o)
 {
+    if (!o) o = &usual;
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     bool here = cg_nvrtc_version(a, yir_diags_new(a, NULL, NULL)) != NULL;
     for (size_t t = 0; here && t < ntargets; t++)
         for (size_t i = 0; i < n; i++)
-            if (rows[i].takes) compile(&rows[i], targets[t]);
+            if (rows[i].takes) compile(&rows[i], targets[t], o);
     yir_arena_free(a);
     return here;
 }

@@ -115,11 +115,11 @@ static const struct cudarow rows[] = {
 
 Test(cuda_vec, against_the_evaluator, .timeout = 240)
 {
-    cudarows_evaluate(rows, YIR_COUNT(rows));
+    cudarows_evaluate(rows, YIR_COUNT(rows), NULL);
 }
 
 Test(cuda_vec, nvrtc_takes_each, .timeout = 600)
 {
     static const char *const targets[] = {SM90, SM80, "cuda:sm_75", "cuda:sm_86", "cuda:sm_89", "cuda:sm_100", "cuda:sm_120"};
-    if (!cudarows_compile(rows, YIR_COUNT(rows), targets, (size_t)test_count(1, YIR_COUNT(targets)))) cr_skip_test("no NVRTC here");
+    if (!cudarows_compile(rows, YIR_COUNT(rows), targets, (size_t)test_count(1, YIR_COUNT(targets)), NULL)) cr_skip_test("no NVRTC here");
 }

@@ -38,11 +38,11 @@ static const struct cudarow rows[] = {
 
 Test(cuda_wgmma, against_the_evaluator, .timeout = 240)
 {
-    cudarows_evaluate(rows, YIR_COUNT(rows));
+    cudarows_evaluate(rows, YIR_COUNT(rows), NULL);
 }
 
 Test(cuda_wgmma, nvrtc_takes_each, .timeout = 600)
 {
     static const char *const targets[] = {"cuda:sm_90a"};
-    if (!cudarows_compile(rows, YIR_COUNT(rows), targets, 1)) cr_skip_test("no NVRTC here");
+    if (!cudarows_compile(rows, YIR_COUNT(rows), targets, 1, NULL)) cr_skip_test("no NVRTC here");
 }
