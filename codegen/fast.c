@@ -144,6 +144,12 @@ void cg_store_all(struct kb *b, uint32_t first, uint32_t last, const kv *ix)
     b->nbound = bound;
 }
 
+void cg_store_cell(struct kb *b, void *ctx, kv c)
+{
+    const struct cg_cell *at = ctx;
+    cg_store_all(b, at->k->first, at->k->last, (kv[]){at->n, c, at->y, at->x});
+}
+
 void cg_split_unit(struct kb *b, int64_t units, kv *n, kv *u)
 {
     b->units = units;

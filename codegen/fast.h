@@ -74,6 +74,13 @@ void cg_channels(struct kb *b, int64_t lo, int64_t hi, cg_channel_body body, voi
 /* Computes and stores each stored op of the kernel at an index; ops bound before stay bound. */
 void cg_store_all(struct kb *b, uint32_t first, uint32_t last, const kv *ix);
 
+/* A body for channels (cg_channel_body; ctx: struct cg_cell) that does that at one pixel. */
+struct cg_cell {
+    struct cg_kernel *k;
+    kv n, y, x;
+};
+void cg_store_cell(struct kb *b, void *ctx, kv c);
+
 /* Opens a part that runs only where cond (one lane) holds; kb_end closes it. */
 void cg_if(struct kb *b, kv cond);
 

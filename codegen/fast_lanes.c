@@ -19,23 +19,12 @@ size_t list_lanes(const struct yir_func *f, uint32_t first, uint32_t last, const
     return cg_list_one(f, first, last, t, cycles, out);
 }
 
-struct cell {
-    struct cg_kernel *k;
-    kv n, y, x;
-};
-
-static void store_channels(struct kb *b, void *ctx, kv c)
-{
-    const struct cell *at = ctx;
-    cg_store_all(b, at->k->first, at->k->last, (kv[]){at->n, c, at->y, at->x});
-}
-
 void emit_fast_lanes(struct kb *b, struct cg_kernel *k)
 {
     const struct yir_tdesc *d = yir_tdesc(b->f->types, b->f->op[k->last].type);
-    struct cell at = {.k = k};
+    struct cg_cell at = {.k = k};
     cg_split_unit(b, d->dim[2], &at.n, &at.y);
     at.x = kb_loop(b, kb_immi(b, 0), kb_immi(b, d->dim[3]), 1);
-    cg_channels(b, 0, d->dim[1], store_channels, &at);
+    cg_channels(b, 0, d->dim[1], cg_store_cell, &at);
     kb_end(b);
 }

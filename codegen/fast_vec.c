@@ -77,22 +77,11 @@ size_t list_vec(const struct yir_func *f, uint32_t first, uint32_t last, const s
     return list_vectors(f, last, t, work, out);
 }
 
-struct cell {
-    struct cg_kernel *k;
-    kv n, y, x;
-};
-
-static void store_channels(struct kb *b, void *ctx, kv c)
-{
-    const struct cell *at = ctx;
-    cg_store_all(b, at->k->first, at->k->last, (kv[]){at->n, c, at->y, at->x});
-}
-
 /* Neighbouring units are neighbouring channels. */
 void emit_fast_vec(struct kb *b, struct cg_kernel *k)
 {
     const struct yir_tdesc *d = yir_tdesc(b->f->types, b->f->op[k->last].type);
-    struct cell at = {.k = k};
+    struct cg_cell at = {.k = k};
     int lanes = k->config.knob[0];
     int64_t groups = groups_of(d->dim[1], lanes);
     kv u, count = kb_immi(b, groups), width = kb_immi(b, d->dim[3]);
@@ -101,7 +90,7 @@ void emit_fast_vec(struct kb *b, struct cg_kernel *k)
     kv pixel = kb_idiv(b, u, count);
     at.y = kb_idiv(b, pixel, width);
     at.x = kb_irem(b, pixel, width);
-    cg_group_channels(b, d->dim[1], lanes, group, store_channels, &at);
+    cg_group_channels(b, d->dim[1], lanes, group, cg_store_cell, &at);
 }
 
 /* --- depthwise convolution ------------------------------------------------------------------------------------ */
