@@ -201,18 +201,19 @@ def chart(rec):
     return svg.document(WIDTH, y)
 
 
-def main(argv):
+def write(argv, usage, load, chart_of, document_of):
+    """The command of a report: RESULT.json STEM. The exit status."""
     if len(argv) != 3:
-        print(__doc__, file=sys.stderr)
+        print(usage, file=sys.stderr)
         return 2
-    rec, stem = record.load(argv[1]), pathlib.Path(argv[2])
-    stem.with_suffix(".svg").write_text(chart(rec), encoding="utf-8")
-    stem.with_suffix(".md").write_text(document(rec, stem.with_suffix(".svg").name, argv[1]), encoding="utf-8")
+    try:
+        rec, stem = load(argv[1]), pathlib.Path(argv[2])
+    except ValueError as e:
+        sys.exit(f"report: {e}")
+    stem.with_suffix(".svg").write_text(chart_of(rec), encoding="utf-8")
+    stem.with_suffix(".md").write_text(document_of(rec, stem.with_suffix(".svg").name, argv[1]), encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv))
-    except ValueError as e:
-        sys.exit(f"report: {e}")
+    sys.exit(write(sys.argv, __doc__, record.load, chart, document))

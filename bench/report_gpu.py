@@ -1,7 +1,6 @@
 """The tables and the chart of a result file of bench/gpu.sh: report_gpu.py RESULT.json STEM writes STEM.md and STEM.svg. Plain
 Python."""
 
-import pathlib
 import sys
 
 import record
@@ -121,18 +120,5 @@ def chart(rec):
     return svg.document(report.WIDTH, y)
 
 
-def main(argv):
-    if len(argv) != 3:
-        print(__doc__, file=sys.stderr)
-        return 2
-    rec, stem = record.load(argv[1], SCHEMA), pathlib.Path(argv[2])
-    stem.with_suffix(".svg").write_text(chart(rec), encoding="utf-8")
-    stem.with_suffix(".md").write_text(document(rec, stem.with_suffix(".svg").name, argv[1]), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv))
-    except ValueError as e:
-        sys.exit(f"report: {e}")
+    sys.exit(report.write(sys.argv, __doc__, lambda path: record.load(path, SCHEMA), chart, document))
