@@ -25,7 +25,7 @@ static struct {
 static atomic_long live, launches, played, changed, programmatic;
 enum { GRANULE = 1 << 16 };
 #define TOTAL ((size_t)1 << 30)
-static uint64_t reserved; /* addresses of the first device, TOTAL of them, as given out last */
+static _Atomic uint64_t reserved; /* addresses of the first device, TOTAL of them, as given out last */
 static size_t cap = TOTAL;
 static atomic_size_t backed;
 static int no_virtual;
@@ -473,7 +473,7 @@ int cuMemAddressReserve(uint64_t *at, size_t bytes, size_t align, uint64_t where
     ENTER("cuMemAddressReserve");
     if (!bytes || bytes % GRANULE || align || where || flags) return INVALID_VALUE;
     void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    *at = reserved = (uint64_t)(uintptr_t)p;
+    reserved = *at = (uint64_t)(uintptr_t)p;
     live += p != MAP_FAILED;
     return p == MAP_FAILED ? OUT_OF_MEMORY : 0;
 }
@@ -557,7 +557,8 @@ int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *stream
 int cuPointerGetAttributes(unsigned n, const int *attribute, void **value, uint64_t address)
 {
     ENTER("cuPointerGetAttributes");
-    int pooled = address >= reserved && address < reserved + TOTAL;
+    uint64_t first = reserved;
+    int pooled = address >= first && address < first + TOTAL;
     int known = pooled || (const void *)(uintptr_t)address == foreign, ordinal = pooled ? 0 : foreign_ordinal;
     for (unsigned i = 0; i < n; i++) {
         if (attribute[i] != 2 && attribute[i] != 9) return INVALID_VALUE;
