@@ -1,6 +1,6 @@
-/* A module as one runner of the bench: bench_ours MODULE THREADS INPUT FILE OUTPUT[,OUTPUT...]
+/* A module as one runner of the bench: bench_ours MODULE THREADS INPUT[,INPUT...] FILE[,FILE...] OUTPUT[,OUTPUT...]
  *
- * INPUT ("images" or "input_u8") is bound to the bytes of FILE, the named outputs are bound, and no other. The words on
+ * Each INPUT ("images" or "input_u8", "txt_feats") is bound to the bytes of its FILE, the named outputs are bound, and no other. The words on
  * stdin are those that every runner understands (bench/worker.py): "run N" answers with the times of N runs, "dump FILE"
  * writes the outputs' bytes one after the other. Each answer is one line of JSON; the first, unasked, tells what was loaded. */
 #include <stdio.h>
@@ -10,12 +10,13 @@
 
 #include "runtime/yolort.h"
 
-enum { MOST_OUTPUTS = 64, MOST_RUNS = 100000 };
+enum { MOST_INPUTS = 4, MOST_OUTPUTS = 64, MOST_RUNS = 100000 };
 
 struct runner {
     yolort_module *module;
     yolort_context *context;
-    void *input;
+    void *input[MOST_INPUTS];
+    int ninput;
     void *output[MOST_OUTPUTS];
     size_t bytes[MOST_OUTPUTS];
     int noutput;
@@ -62,12 +63,37 @@ static int bind_input(struct runner *r, const char *name, const char *path)
     if (at < 0)
         return fail(name, "the module has no such input");
     size_t bytes = yolort_io_at(r->module, (size_t)at)->bytes_per_image;
-    r->input = malloc(bytes);
+    void *input = r->input[r->ninput++] = malloc(bytes);
     FILE *f = fopen(path, "rb");
-    int whole = f && r->input && fread(r->input, 1, bytes, f) == bytes && fgetc(f) == EOF;
+    int whole = f && input && fread(input, 1, bytes, f) == bytes && fgetc(f) == EOF;
     if (f)
         fclose(f);
-    return whole ? bind(r, at, r->input, bytes, name) : fail(path, "not the bytes of one input");
+    return whole ? bind(r, at, input, bytes, name) : fail(path, "not the bytes of one input");
+}
+
+/* The n-th word of a comma-joined list. */
+static int word_of(const char *list, int n, char *out, size_t room)
+{
+    while (n-- > 0 && list)
+        list = (list = strchr(list, ',')) ? list + 1 : NULL;
+    size_t length = list ? strcspn(list, ",") : 0;
+    if (length == 0 || length >= room)
+        return -1;
+    memcpy(out, list, length);
+    out[length] = 0;
+    return 0;
+}
+
+static int bind_inputs(struct runner *r, const char *names, const char *paths)
+{
+    char name[128], path[4096];
+    for (int i = 0; i < MOST_INPUTS && word_of(names, i, name, sizeof name) == 0; i++) {
+        if (word_of(paths, i, path, sizeof path) != 0)
+            return fail(name, "no file is given for this input");
+        if (bind_input(r, name, path) != 0)
+            return -1;
+    }
+    return r->ninput > 0 ? 0 : fail(names, "no name of an input");
 }
 
 static int bind_output(struct runner *r, const char *name)
@@ -133,12 +159,12 @@ int main(int argc, char **argv)
 {
     struct runner r = {0};
     if (argc != 6) {
-        fputs("usage: bench_ours MODULE THREADS INPUT FILE OUTPUT[,OUTPUT...]\n", stderr);
+        fputs("usage: bench_ours MODULE THREADS INPUT[,INPUT...] FILE[,FILE...] OUTPUT[,OUTPUT...]\n", stderr);
         return 2;
     }
     int rc = load(&r, argv[1], (int)strtol(argv[2], NULL, 10));
     if (rc == 0)
-        rc = bind_input(&r, argv[3], argv[4]);
+        rc = bind_inputs(&r, argv[3], argv[4]);
     for (char *name = strtok(argv[5], ","); rc == 0 && name; name = strtok(NULL, ","))
         rc = bind_output(&r, name);
     if (rc == 0)
@@ -147,6 +173,7 @@ int main(int argc, char **argv)
     yolort_module_free(r.module);
     for (int i = 0; i < r.noutput; i++)
         free(r.output[i]);
-    free(r.input);
+    for (int i = 0; i < r.ninput; i++)
+        free(r.input[i]);
     return rc != 0;
 }

@@ -117,6 +117,10 @@ class Model:
         picture.tofile(self.path(".u8"))
         images = rng.random((1, 3, self.size, self.size), numpy.float32) * numpy.float32(factor)
         images.tofile(self.path(".f32"))
+        self.beside = [name[1:] for name in list(self.net.inputs)[1:]]  # the names of what a network reads beside the picture
+        for name in self.beside:
+            rows = rng.random(self.net.inputs["%" + name].dims, numpy.float32) * 2 - 1
+            rows.tofile(self.path(f".{name}.f32"))
 
     def compile(self, out, mode, cache):
         """ms and MB of one compilation."""
@@ -127,11 +131,13 @@ class Model:
     def command(self, runner, threads, outputs):
         if runner == "peak":
             return [str(self.own.peak), str(threads)]
-        if runner in OURS:
-            module, wanted, file = OURS[runner]
-            return [str(self.own.ours), self.path(module), str(threads), wanted, self.path(file), ",".join(outputs)]
+        module, wanted, file = OURS.get(runner, (None, None, ".f32"))
+        files = ",".join([self.path(file), *(self.path(f".{name}.f32") for name in self.beside)])
+        if module:
+            names = ",".join([wanted, *self.beside])
+            return [str(self.own.ours), self.path(module), str(threads), names, files, ",".join(outputs)]
         return [sys.executable, str(HERE / "worker.py"), runner, self.path(".yir"), self.path(".safetensors"), str(threads),
-                self.path(".f32"), ",".join(outputs)]
+                files, ",".join(outputs)]
 
 
 def compile_times(model, machine, quick, void):
@@ -205,11 +211,38 @@ def dumped(model, runner, outputs):
     return split_outputs(model, path, outputs)
 
 
-def error_of(value, reference):
+def queries_of(net):
+    """How many queries the network picks by their scores, 0 for most."""
+    return next((op.type.dims[2] for op in net.ops if op.code == "order"), 0)
+
+
+def by_query(array, queries):
+    """[queries, numbers] of an output that has a row for each query, of others one row of all."""
+    axes = [axis for axis, size in enumerate(array.shape) if axis > 0 and size == queries]
+    return numpy.moveaxis(array, axes[0], 0).reshape(queries, -1) if len(axes) == 1 else array.reshape(1, -1)
+
+
+def aligned(rows, wanted, bound):
+    """The rows in the order of the wanted ones: a row that is off takes the place, of those where a row is off, where it fits
+    best. Queries of nearly equal score change places by rounding alone."""
+    places = numpy.flatnonzero(numpy.abs(rows - wanted).max(1) > bound)
+    left, out = list(places), rows.copy()
+    for place in places:
+        nearest = min(left, key=lambda row: numpy.abs(rows[row] - wanted[place]).max())
+        left.remove(nearest)
+        out[place] = rows[nearest]
+    return out
+
+
+def error_of(value, reference, queries=0):
     """Largest difference by the reference's mean absolute value; huge where one of them is not finite."""
     if not (numpy.isfinite(value).all() and numpy.isfinite(reference).all()):
         return NO_AGREEMENT
-    return float(numpy.abs(value - reference).max()) / max(float(numpy.abs(reference).mean()), 1 / NO_AGREEMENT)
+    mean = max(float(numpy.abs(reference).mean()), 1 / NO_AGREEMENT)
+    rows, wanted = by_query(value, queries), by_query(reference, queries)
+    if queries:
+        rows = aligned(rows, wanted, AGREE * mean)
+    return float(numpy.abs(rows - wanted).max()) / mean
 
 
 def statistics(name, array):
@@ -225,13 +258,13 @@ def statistics(name, array):
 
 def agreement(model, peers, ours, void):
     """All outputs of every runner against those of the reference. Ours with bytes reads another input and is left out."""
-    outputs, values = list(model.net.outputs), {}
+    outputs, values, queries = list(model.net.outputs), {}, queries_of(model.net)
     for name in peers + [n for n in ours if n != "yoloc-bytes"]:
         runner = Runner(name, model.command(name, 1, outputs))
         values[name] = dumped(model, runner, outputs)
         runner.close()
     against = REFERENCE if REFERENCE in values else next(iter(values))
-    rows = [{"runner": name, "against": against, "output": o, "error": error_of(values[name][o], values[against][o])}
+    rows = [{"runner": name, "against": against, "output": o, "error": error_of(values[name][o], values[against][o], queries)}
             for name in values if name != against for o in outputs]
     stats = [statistics(o, values[against][o]) for o in outputs]
     for s in stats:
@@ -266,7 +299,7 @@ class Race:
         for name, runner in self.runners.items():
             if name not in ("peak", "yoloc-bytes"):
                 got = dumped(self.model, runner, results_of(self.model.net))
-                error = max(error_of(array, expected[output]) for output, array in got.items())
+                error = max(error_of(array, expected[output], queries_of(self.model.net)) for output, array in got.items())
                 if not error <= AGREE:
                     void.append(f"{self.model.name}, {self.threads} threads: {name} is off by {error:.2e} in the measured run")
 

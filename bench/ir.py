@@ -63,6 +63,8 @@ ATTRS = {
     "anchor_box": ANCHOR,
     "x_box": {"stride": 1.0},
     "affine": {"mul": 1.0, "add": 0.0},
+    "cast": {"layout": ""},
+    "maxbins": {"count": 1},
     "bilinear": {"factor": 2, "corners": 0},
     "moments": {"eps": 0.0},
     "points": {"dims": 2, "scale": 1.0, "shift": 0.0, "stride": 1.0},
@@ -80,6 +82,8 @@ ATTRS = {
 }
 # Operands that the peers read, where those are not all: their softmax needs no lse.
 READS = {"softmax": 1}
+# Another layout than nchw is a mark alone: dimensions are those of nchw everywhere.
+MARKED = {"from_rows": "nhwc"}
 
 TYPE = r"(\w+)\[([\d,]*)\](?: (\w+))?"
 OPERATION = re.compile(r"(%\d+) = (\w+) ([^{:]+?)(?: \{([^}]*)\})? : " + TYPE + r"(.*)")
@@ -99,7 +103,7 @@ def _attrs(code, text):
         name, _, value = word.partition("=")
         if name not in known:
             raise IrError(f"{code} has no attribute {name} here")
-        kind = float if isinstance(known[name], float) else int
+        kind = type(known[name]) if not isinstance(known[name], tuple) else int
         values = tuple(kind(v) for v in value.split(","))
         attrs[name] = values if isinstance(known[name], tuple) else values[0]
         if isinstance(known[name], tuple) and len(values) != len(known[name]):
@@ -111,7 +115,7 @@ def _operation(match):
     result, code, inputs, attrs, dtype, dims, layout, rest = match.groups()
     if PLACED.search(re.sub(r" @\d+:\d+( \S+)?$", "", rest)):
         raise IrError(f"{result} has a place already: the form before `fuse` is wanted")
-    if layout not in (None, "nchw", "row") or dtype != "f32":
+    if layout not in (None, "nchw", "row", MARKED.get(code)) or dtype != "f32":
         raise IrError(f"{result} is {dtype} {layout}: the form before `layout`, in f32, is wanted")
     return Op(result, code, tuple(inputs.split(", "))[:READS.get(code)], _attrs(code, attrs), _type(dtype, dims, layout))
 

@@ -24,6 +24,33 @@ def _rows(b, op, x):
     b.node("Transpose", b.reshape(x[0], n, c, h * w), to=op.result, perm=[0, 2, 1])
 
 
+def _from_rows(b, op, x):
+    b.node("Unsqueeze", b.node("Transpose", x[0], perm=[0, 2, 1]), b.ints(3), to=op.result)
+
+
+def _posenc(b, op, x):
+    """The code depends on places alone and is a constant."""
+    _, c, h, w = b.shape[x[0]]
+    column, row = ir.cells(h, w)
+    angles = [at * b.weights[x[1]].reshape(-1, 1) for at in (row, column)]
+    code = numpy.concatenate([turn(angle) for angle in angles for turn in (numpy.sin, numpy.cos)])
+    b.node("Add", x[0], b.const(code.astype(numpy.float32).reshape(1, c, h, w)), to=op.result)
+
+
+def _maxbins(b, op, x):
+    """The largest of each part: a pooling where the parts are equal, else slice by slice as exporters do."""
+    count, (_, _, *sides) = op.attrs["count"], b.shape[x[0]]
+    if all(side % count == 0 for side in sides):
+        window = [side // count for side in sides]
+        b.node("MaxPool", x[0], to=op.result, kernel_shape=window, strides=window)
+        return
+    value = x[0]
+    for axis, side in zip((2, 3), sides):
+        parts = [b.cut(value, axis, i * side // count, -((i + 1) * side // -count)) for i in range(count)]
+        tops = [b.node("ReduceMax", part, b.ints(axis), keepdims=1) for part in parts]
+        value = b.node("Concat", *tops, to=op.result if axis == 3 else None, axis=axis)
+
+
 def _nearest(b, op, x):
     b.node("Resize", x[0], "", "", b.ints(*op.type.dims), to=op.result, mode="nearest",
            coordinate_transformation_mode="asymmetric", nearest_mode="floor")
@@ -215,7 +242,8 @@ def _deform(b, op, x):
 
 
 EMIT = {
-    "affine": _affine, "logit": _logit, "tokens": _reshape, "ravel": _reshape, "rows": _rows,
+    "affine": _affine, "logit": _logit, "tokens": _reshape, "ravel": _reshape, "rows": _rows, "from_rows": _from_rows,
+    "cast": lambda b, op, x: b.node("Identity", x[0], to=op.result), "posenc": _posenc, "maxbins": _maxbins,
     "nearest": _nearest, "bilinear": _bilinear,
     "avgmap": lambda b, op, x: b.node("GlobalAveragePool", x[0], to=op.result),
     "moments": _moments, "layernorm": _layernorm, "rnorm": _rnorm, "peak": _peak, "gate": _gate, "contrast": _contrast,

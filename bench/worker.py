@@ -1,6 +1,6 @@
-"""A peer as one runner of the bench: worker.py KIND NET.yir WEIGHTS.safetensors THREADS FILE OUTPUT[,OUTPUT...]
+"""A peer as one runner of the bench: worker.py KIND NET.yir WEIGHTS.safetensors THREADS FILE[,FILE...] OUTPUT[,OUTPUT...]
 
-KIND is a key of RUNNERS; FILE holds the bytes of the network's input, f32. The words on stdin: "run N" answers with the
+KIND is a key of RUNNERS; a FILE for each of the network's inputs holds its bytes, f32. The words on stdin: "run N" answers with the
 times of N runs in milliseconds, "dump FILE" writes the outputs' bytes one after the other. Each answer is one line of
 JSON; the first, unasked, tells what was loaded. A run gives the network's outputs into memory of the library, with no copy
 besides.
@@ -16,7 +16,7 @@ import numpy
 import ir
 
 
-def onnxruntime(net, weights, outputs, threads, images):
+def onnxruntime(net, weights, outputs, threads, inputs):
     import onnxruntime as ort
 
     import onnx_net
@@ -28,14 +28,15 @@ def onnxruntime(net, weights, outputs, threads, images):
     model = onnx_net.build(net, weights, outputs).SerializeToString()
     session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
-    binding.bind_cpu_input(list(net.inputs)[0], images)
+    for name, array in zip(net.inputs, inputs):
+        binding.bind_cpu_input(name, array)
     for name in outputs:
         binding.bind_output(name)
     run = lambda: session.run_with_iobinding(binding)
     return ort.__version__, run, lambda: binding.copy_outputs_to_cpu()
 
 
-def openvino(net, weights, outputs, threads, images):
+def openvino(net, weights, outputs, threads, inputs):
     import openvino as ov
 
     import onnx_net
@@ -45,12 +46,13 @@ def openvino(net, weights, outputs, threads, images):
     compiled = core.compile_model(model, "CPU", {
         "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"})
     request = compiled.create_infer_request()
-    request.set_input_tensor(ov.Tensor(images, shared_memory=True))
+    for name, array in zip(net.inputs, inputs):
+        request.set_tensor(name, ov.Tensor(array, shared_memory=True))
     run = lambda: request.infer(share_inputs=True, share_outputs=True)
     return ov.__version__.split("-")[0], run, lambda: [request.get_tensor(name).data for name in outputs]
 
 
-def _torch(net, weights, outputs, threads, images, compiled):
+def _torch(net, weights, outputs, threads, inputs, compiled):
     import torch
 
     import torch_net
@@ -59,6 +61,7 @@ def _torch(net, weights, outputs, threads, images, compiled):
     torch.set_num_interop_threads(1)
     module = torch_net.Net(net, weights, outputs).eval()
     call = torch.compile(module) if compiled else module
+    (images,) = inputs  # no network of more inputs has all its ops in torch_net
     x = torch.from_numpy(images).contiguous(memory_format=torch.channels_last)
     result = []
 
@@ -102,7 +105,7 @@ def answer(line, run, results):
 
 
 def main(argv):
-    kind, text, tensors, threads, file, outputs = argv[1:]
+    kind, text, tensors, threads, files, outputs = argv[1:]
     # Libraries may print: what they print goes to stderr.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -111,10 +114,10 @@ def main(argv):
         print(json.dumps(what), file=replies, flush=True)
 
     net, weights = ir.load(text, tensors)
-    (shape,) = [t.dims for t in net.inputs.values()]
-    images = numpy.fromfile(file, numpy.float32).reshape(shape)
+    inputs = [numpy.fromfile(file, numpy.float32).reshape(t.dims)
+              for file, t in zip(files.split(","), net.inputs.values(), strict=True)]
     start = time.perf_counter()
-    version, run, results = RUNNERS[kind](net, weights, outputs.split(","), int(threads), images)
+    version, run, results = RUNNERS[kind](net, weights, outputs.split(","), int(threads), inputs)
     loaded = time.perf_counter() - start
     say({"version": version, "load_ms": round(loaded * 1e3, 3)})
     for line in sys.stdin:

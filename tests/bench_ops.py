@@ -42,7 +42,9 @@ except ImportError:
 
 BOUND = 2e-5  # of an op's error by the largest element; the stored results have 7 digits
 NETWORK_BOUND = 1e-4  # of a network's: ours and theirs add in other orders
-NETWORKS = [("tests/tiny.yaml", "rule", 64), ("models/yolox.yaml", "models/demo/yolox_nano.safetensors", 32)]
+# Description, scale, weights, size.
+NETWORKS = [("tests/tiny.yaml", None, "rule", 64), ("models/yolox.yaml", None, "models/demo/yolox_nano.safetensors", 32),
+            ("models/yoloe-11-seg.yaml", "n", "rule", 32), ("models/yolov8-worldv2.yaml", "n", "rule", 32)]
 
 faults = []
 
@@ -57,13 +59,13 @@ def compare(what, got, wanted, bound=BOUND):
         faults.append(f"{what}: off by {error:.2e}")
 
 
-def run_onnx(net, weights, outputs, x):
+def run_onnx(net, weights, outputs, *inputs):
     model = onnx_net.build(net, weights, outputs)
     if onnxruntime:
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     else:
         session = onnx.reference.ReferenceEvaluator(model)
-    return session.run(None, {list(net.inputs)[0]: x})
+    return session.run(None, dict(zip(net.inputs, inputs, strict=True)))
 
 
 def run_torch(net, weights, outputs, x):
@@ -72,6 +74,7 @@ def run_torch(net, weights, outputs, x):
 
 
 def run_case(case):
+    """The ops that it ran."""
     net = ir.parse(case["ir"])
     (shape,) = [t.dims for t in net.inputs.values()]
     x = numpy.array(case["x"], numpy.float32).reshape(shape)
@@ -81,6 +84,7 @@ def run_case(case):
     compare(f"ONNX {what}", run_onnx(net, weights, ["y"], x)[0], wanted)
     if torch and case["op"] in torch_net.BUILD:
         compare(f"PyTorch {what}", run_torch(net, weights, ["y"], x)[0], wanted)
+    return {op.code for op in net.ops}
 
 
 def check_cases():
@@ -91,8 +95,7 @@ def check_cases():
         if case["op"] == "deconv2d" and "groups" in case["ir"] and not onnxruntime:
             continue  # onnx's evaluator cannot
         try:
-            run_case(case)
-            met.add(case["op"])
+            met.update(run_case(case))
             count += 1
         except ir.IrError:
             pass
@@ -110,7 +113,7 @@ def check_refusals():
         "no attribute": head + "%1 = relu %x {slope=1} : f32[1,4,2,2] nchw\nout y = %1\n",
         "before `layout`": head + "%1 = relu %x : f32[1,4,2,2] nhwc\nout y = %1\n",
         "before `fuse`": head + "%1 = relu %x : f32[1,4,2,2] nchw inline\nout y = %1\n",
-        "no ONNX for": head + "%1 = cast %x : f32[1,4,2,2] nchw\nout y = %1\n",
+        "no ONNX for": head + "%1 = d2s %x : f32[1,1,4,4] nchw\nout y = %1\n",
     }
     for words, text in bad.items():
         try:
@@ -130,15 +133,24 @@ def check_agreement():
         faults.append("error_of")
     if cpu.error_of(bad, one) < cpu.AGREE or cpu.error_of(one, bad) < cpu.AGREE or cpu.error_of(one, one * 0) < cpu.AGREE:
         faults.append("error_of what is no number, or by nothing")
+    rows = numpy.arange(12, dtype=numpy.float32).reshape(1, 4, 3)
+    swapped = rows[:, [0, 2, 1, 3]]
+    if cpu.error_of(swapped, rows) == 0 or cpu.error_of(swapped, rows, 4) != 0 or cpu.error_of(swapped, rows, 5) == 0:
+        faults.append("error_of queries that changed places")
+    if cpu.error_of(swapped.swapaxes(1, 2) + 1, rows.swapaxes(1, 2), 4) == 0:
+        faults.append("error_of queries that are others")
     s = cpu.statistics("odd", odd)
     if (s["zeros"], s["denormals"], s["nonfinite"], s["min"], s["max"]) != (1, 1, 1, -2, float(odd[1])):
         faults.append(f"statistics {s}")
 
 
-def ours(build, folder, module, net, x):
+def ours(build, folder, module, net, inputs):
     """The outputs of bench_ours, in the order of the network's."""
-    x.tofile(folder / "x")
-    command = [build / "bench/bench_ours", module, "1", "images", folder / "x", ",".join(net.outputs)]
+    names, files = [name[1:] for name in net.inputs], []
+    for name, x in zip(names, inputs):
+        x.tofile(folder / f"x.{name}")
+        files.append(str(folder / f"x.{name}"))
+    command = [build / "bench/bench_ours", module, "1", ",".join(names), ",".join(files), ",".join(net.outputs)]
     said = subprocess.run(command, input=f"run 2\ndump {folder}/y\n", capture_output=True, text=True, check=True).stdout
     hello, times, _ = map(json.loads, said.splitlines())
     if hello["load_ms"] <= 0 or len(times["ms"]) != 2:
@@ -149,16 +161,17 @@ def ours(build, folder, module, net, x):
     return [part.reshape(s) for part, s in zip(numpy.split(flat, ends[:-1]), shapes)]
 
 
-def check_network(build, folder, yaml, weights, size):
-    model = [yaml, "--weights", weights, "--imgsz", str(size)]
+def check_network(build, folder, yaml, scale, weights, size):
+    model = [yaml, *(["--scale", scale] if scale else []), "--weights", weights, "--imgsz", str(size)]
     tensors, module = folder / "w", folder / "m"
     text = subprocess.run([build / "yoloc", "opt", *model, "--passes", "foldbn,dce", "--save-weights", tensors],
                           capture_output=True, text=True, check=True).stdout
     subprocess.run([build / "yoloc", "compile", *model, "-o", module], check=True, capture_output=True)
     (folder / "t").write_text(text)
     net, values = ir.load(folder / "t", tensors)
-    x = numpy.random.default_rng(2).random((1, 3, size, size), numpy.float32)
-    for name, got, wanted in zip(net.outputs, run_onnx(net, values, list(net.outputs), x), ours(build, folder, module, net, x)):
+    inputs = [numpy.random.default_rng(2).random(t.dims, numpy.float32) for t in net.inputs.values()]
+    theirs = run_onnx(net, values, list(net.outputs), *inputs)
+    for name, got, wanted in zip(net.outputs, theirs, ours(build, folder, module, net, inputs)):
         compare(f"{yaml} {name}", got, wanted, NETWORK_BOUND)
 
 
