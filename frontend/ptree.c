@@ -144,8 +144,9 @@ static bool is_inner(const struct fe_obj *key)
     for (size_t i = 0; i < YIR_COUNT(names); i++) {
         if (fe_obj_is_str(key, names[i])) return true;
     }
-    return key->kind == FE_O_STR && key->u.str.n > 4 && key->u.str.s[0] == '_' &&
-           memmem(key->u.str.s, key->u.str.n, "hook", 4);
+    /* Longer ones stay, and are charged for their length. */
+    return key->kind == FE_O_STR && key->u.str.n > 4 && key->u.str.n < FE_VALUES_TEXT &&
+           key->u.str.s[0] == '_' && memmem(key->u.str.s, key->u.str.n, "hook", 4);
 }
 
 /* A dict with the entries of d but those that `skip` names. Shares the objects. */
@@ -172,8 +173,10 @@ static int own_tensors(struct walk *w, struct fe_obj *dict, const struct fe_obj 
     if (fe_values_count(&w->values, pairs) != 0) return -1;
     for (size_t i = 0; i + 1 < dict->u.seq.n; i += 2) {
         const struct fe_obj *key = dict->u.seq.item[i], *o = dict->u.seq.item[i + 1];
-        if (o->kind == FE_O_NONE || in_set(except, key)) continue;
-        if (add_tensor(w, key, o, buffer) != 0) return -1;
+        /* Only what can be a name is looked for: comparing long strings that are alike takes long. */
+        if (o->kind == FE_O_NONE) continue;
+        if (!join(w, key)) return -1;
+        if (!in_set(except, key) && add_tensor(w, key, o, buffer) != 0) return -1;
     }
     return 0;
 }

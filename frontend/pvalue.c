@@ -17,6 +17,11 @@ int fe_values_count(struct fe_values *v, uint64_t n)
                          (unsigned long long)v->p->limits->max_nodes, YIR_RAISE(max_nodes));
 }
 
+static int count_text(struct fe_values *v, const struct fe_obj *o)
+{
+    return fe_values_count(v, o->u.str.n / FE_VALUES_TEXT);
+}
+
 int fe_values_check_keys(struct fe_values *v, struct fe_obj *dict)
 {
     if (dict->checked) return 0;
@@ -29,9 +34,10 @@ int fe_values_check_keys(struct fe_values *v, struct fe_obj *dict)
         const struct fe_obj *k = dict->u.seq.item[i];
         size_t at = i;
         v->p->at = k->at;
-        if (k->kind == FE_O_STR)
+        if (k->kind == FE_O_STR) {
+            if (count_text(v, k) != 0) return -1;
             distinct = fe_strmap_add(&texts, k->u.str.s, k->u.str.n, &at);
-        else if (k->kind == FE_O_INT || k->kind == FE_O_BOOL) {
+        } else if (k->kind == FE_O_INT || k->kind == FE_O_BOOL) {
             distinct = fe_strmap_add(&ints, (const char *)&k->u.i, sizeof k->u.i, &at);
         }
     }
@@ -88,6 +94,7 @@ static struct fe_value *opaque(struct fe_values *v, const char *s)
 
 static struct fe_value *text(struct fe_values *v, const struct fe_obj *o)
 {
+    if (count_text(v, o) != 0) return NULL;
     if (memchr(o->u.str.s, 0, o->u.str.n)) return opaque(v, "str");
     struct fe_value *out = make(v, FE_STR);
     out->s = yir_strndup(v->p->a, o->u.str.s, o->u.str.n);
@@ -115,12 +122,11 @@ static struct fe_value *dict(struct fe_values *v, struct fe_obj *o, bool tensors
     out->item = yir_alloc_n(v->p->a, n, sizeof(struct fe_value *));
     for (size_t i = 0; i < n; i++) {
         const struct fe_obj *k = o->u.seq.item[2 * i];
-        struct fe_value *key = NULL;
-        if (k->kind == FE_O_STR)
-            key = text(v, k);
-        else if (k->kind == FE_O_INT || k->kind == FE_O_BOOL)
-            key = number(v, FE_INT, k->u.i, (double)k->u.i);
-        if (!key || key->kind == FE_OPAQUE) continue;
+        if (k->kind != FE_O_STR && k->kind != FE_O_INT && k->kind != FE_O_BOOL) continue;
+        struct fe_value *key =
+            k->kind == FE_O_STR ? text(v, k) : number(v, FE_INT, k->u.i, (double)k->u.i);
+        if (!key) return NULL;
+        if (key->kind == FE_OPAQUE) continue;
         struct fe_value *item = convert(v, o->u.seq.item[2 * i + 1], tensors, depth + 1);
         if (!item) return NULL;
         out->key[out->n] = key;

@@ -5,9 +5,13 @@
 #include "pickle.h"
 #include "value.h"
 
+enum { FE_VALUES_TEXT = 256 };
+
 struct fe_values {
     struct fe_pickle *p;
-    uint64_t nodes; /* visited so far, of at most limits->max_nodes; a shared object counts each time */
+    /* Visited so far, of at most limits->max_nodes; a shared object counts each time, and a string once more for
+     * each FE_VALUES_TEXT of its bytes. */
+    uint64_t nodes;
 };
 
 /* Tuples and sets become lists, namespaces dicts, numpy scalars numbers. A tensor of at most 4096 elements

@@ -281,22 +281,35 @@ static const struct fe_value *read_metadata(struct reader *r, json_t *j)
     return v;
 }
 
-/* Class names in the metadata: a literal list or dict, or names between commas. */
-static const struct fe_value *read_names(struct reader *r, const struct fe_value *text)
+/* Names between commas: not more than a model may have classes. */
+static const struct fe_value *split_names(struct reader *r, const char *text)
 {
-    if (!text || text->kind != FE_STR || !*text->s) return NULL;
-    struct fe_value *v = fe_literal(r->a, text->s, text->loc);
-    if (v && (v->kind == FE_DICT || v->kind == FE_LIST)) return v;
-    size_t cap = 0;
-    v = yir_alloc(r->a, sizeof *v);
+    struct fe_value *v = yir_alloc(r->a, sizeof *v);
+    uint64_t n = 1;
+    for (const char *p = text; (p = strchr(p, ',')); p++)
+        n++;
+    if (FE_BREAKS(ST_NAMES, n > r->limits->max_classes)) {
+        yir_diag(r->d, (struct yir_loc){.file = r->file}, E_LIMIT, "%llu names of classes%s",
+                 (unsigned long long)n, YIR_RAISE(max_classes));
+        return NULL;
+    }
     v->kind = FE_LIST;
-    for (const char *p = text->s; p; p = *p ? p + 1 : NULL) {
-        size_t n = strcspn(p, ",");
-        v->item = yir_grow(r->a, v->item, &cap, v->n + 1, sizeof(struct fe_value *));
-        v->item[v->n++] = string_value(r->a, p, n);
-        p += n;
+    v->item = yir_alloc_n(r->a, n, sizeof(struct fe_value *));
+    for (const char *p = text; v->n < n; p++) {
+        size_t len = strcspn(p, ",");
+        v->item[v->n++] = string_value(r->a, p, len);
+        p += len;
     }
     return v;
+}
+
+/* Class names in the metadata: a literal list or dict, or names between commas. -1 after reporting. */
+static int read_names(struct reader *r, const struct fe_value *text, const struct fe_value **names)
+{
+    if (!text || text->kind != FE_STR || !*text->s) return 0;
+    const struct fe_value *v = fe_literal(r->a, text->s, text->loc);
+    *names = v && (v->kind == FE_DICT || v->kind == FE_LIST) ? v : split_names(r, text->s);
+    return *names ? 0 : -1;
 }
 
 static int read_all(struct reader *r, struct fe_weights *w)
@@ -308,7 +321,7 @@ static int read_all(struct reader *r, struct fe_weights *w)
                         YIR_RAISE(max_tensors));
     w->top = read_metadata(r, meta);
     if (!w->top) return -1;
-    w->names = read_names(r, fe_get(w->top, "names"));
+    if (read_names(r, fe_get(w->top, "names"), &w->names) != 0) return -1;
     struct fe_tensor *t = yir_alloc_n(r->a, n, sizeof *t);
     struct range *range = yir_alloc_n(r->a, n, sizeof *range);
     fe_strmap_init(&r->names, r->a, n);

@@ -502,6 +502,72 @@ Test(weights_hostile, sharing_without_end)
     }
 }
 
+/* "_aaa...hook", as memo 7. */
+static void put_long(void)
+{
+    size_t n = 1 << 20;
+    char *s = yir_alloc(a, n + 1);
+    memset(s, 'a', n);
+    s[0] = '_';
+    memcpy(s + n - 4, "hook", 4);
+    ptwrite_str(&w, s);
+    ptwrite_put(&w, 7);
+}
+
+/* A module whose attribute v is what `ops` makes, a hundred times over, of the long string on the stack and in memo 7. */
+static void put_shared(const char *open, const char *ops, const char *close)
+{
+    ptwrite_module(&w, "m", "C");
+    ptwrite_module_buffers(&w);
+    ptwrite_module_children(&w);
+    ptwrite_module_attrs(&w);
+    put_long();
+    ptwrite_op(&w, '0');
+    ptwrite_key(&w, "v");
+    ptwrite_ops(&w, open);
+    repeat(ops, 100);
+    ptwrite_ops(&w, close);
+    ptwrite_module_end(&w);
+}
+
+/* A string of a megabyte in a hundred places is copied, hashed or searched a hundred times. */
+Test(weights_hostile, long_strings_that_are_shared)
+{
+    put_shared("](", "h\7", "e");
+    expect_zip(E_LIMIT, "pickle-objects");
+    put_shared("](", "}h\7Ns", "e");
+    expect_zip(E_LIMIT, "pickle-objects");
+    ptwrite_module(&w, "m", "C");
+    ptwrite_module_buffers(&w);
+    ptwrite_module_children(&w);
+    ptwrite_key(&w, "0");
+    put_shared("", "", "Nh\7N");
+    ptwrite_put(&w, 8);
+    for (int i = 1; i < 100; i++) {
+        ptwrite_key(&w, yir_format(a, "%d", i));
+        ptwrite_get(&w, 8);
+    }
+    ptwrite_module_attrs(&w);
+    ptwrite_module_end(&w);
+    expect_zip(E_LIMIT, "pickle-objects");
+}
+
+/* No buffer has so long a name, whatever the set of those that are not stored says. */
+Test(weights_hostile, long_names_are_not_compared)
+{
+    ptwrite_module(&w, "m", "C");
+    ptwrite_module_buffers(&w);
+    put_long();
+    ptwrite_floats(&w, 1, 1);
+    ptwrite_module_children(&w);
+    ptwrite_module_attrs(&w);
+    ptwrite_key(&w, "_non_persistent_buffers_set");
+    ptwrite_global(&w, "builtins", "set");
+    ptwrite_ops(&w, "](h\7e\x85R");
+    ptwrite_module_end(&w);
+    expect_zip(E_LIMIT, "name-bytes");
+}
+
 /* Memory that a few bytes may ask for: a sparse memo, long strings, deep marks. */
 Test(weights_hostile, memory_of_a_memo)
 {

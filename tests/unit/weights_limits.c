@@ -185,7 +185,7 @@ Test(weights_limits, expansion)
 Test(weights_limits, safetensors)
 {
     static const char header[] =
-        "{\"__metadata__\":{\"a\":\"b\"},\"abcdefgh\":{\"dtype\":\"U8\",\"shape\":[1],"
+        "{\"__metadata__\":{\"names\":\"b,c,d\"},\"abcdefgh\":{\"dtype\":\"U8\",\"shape\":[1],"
         "\"data_offsets\":[0,1]},\"i\":{\"dtype\":\"U8\",\"shape\":[],"
         "\"data_offsets\":[1,2]}}";
     uint8_t bytes[8 + sizeof header - 1 + 2] = {sizeof header - 1};
@@ -195,6 +195,7 @@ Test(weights_limits, safetensors)
         ROW("safetensors-depth", max_json_depth, 3),
         ROW("tensors", max_tensors, 2),
         ROW("name-bytes", max_name, 8),
+        ROW("classes", max_classes, 3),
     };
     for (size_t i = 0; i < YIR_COUNT(rows); i++)
         check(&rows[i], bytes, sizeof bytes);
