@@ -87,7 +87,7 @@ static void put_dict(struct yir_str *s, const struct fe_value *d)
 {
     for (size_t i = 0; d && d->kind == FE_DICT && i < d->n; i++) {
         if (d->item[i]->kind == FE_NONE || d->item[i]->kind == FE_OPAQUE) continue;
-        yir_str_fmt(s, "%s: ", d->key[i]->kind == FE_STR ? d->key[i]->s : "?");
+        yir_str_fmt(s, "%s: ", d->key[i]->kind == FE_STR ? yir_printable(s->arena, d->key[i]->s) : "?");
         fe_print(s, d->item[i]);
         yir_str_put(s, "\n", 1);
     }
@@ -97,10 +97,10 @@ static void weights_listing(struct yir_str *s, const struct fe_weights *w)
 {
     int64_t total = 0;
     for (size_t i = 0; i < w->ntensor; i++) total += w->tensor[i].numel;
-    yir_str_fmt(s, "file: %s (%s, %llu bytes)\n", w->path, w->kind == FE_WEIGHTS_PT ? "PyTorch" : "safetensors",
-                (unsigned long long)w->file_size);
+    yir_str_fmt(s, "file: %s (%s, %llu bytes)\n", yir_printable(s->arena, w->path),
+                w->kind == FE_WEIGHTS_PT ? "PyTorch" : "safetensors", (unsigned long long)w->file_size);
     if (*w->stored_in) yir_str_fmt(s, "stored in: %s\n", w->stored_in);
-    if (w->root) yir_str_fmt(s, "class: %s\n", w->root->class_path);
+    if (w->root) yir_str_fmt(s, "class: %s\n", yir_printable(s->arena, w->root->class_path));
     put_dict(s, w->top);
     if (w->names) {
         yir_str_fmt(s, "names: ");
@@ -115,7 +115,7 @@ static void weights_listing(struct yir_str *s, const struct fe_weights *w)
     yir_str_fmt(s, "tensors: %zu, elements: %lld\n", w->ntensor, (long long)total);
     for (size_t i = 0; i < w->ntensor; i++) {
         const struct fe_tensor *t = &w->tensor[i];
-        yir_str_fmt(s, "  %s %s ", t->name, yir_dtype_name(t->dtype));
+        yir_str_fmt(s, "  %s %s ", yir_printable(s->arena, t->name), yir_dtype_name(t->dtype));
         put_shape(s, t->dim, t->rank);
         yir_str_put(s, "\n", 1);
     }
@@ -247,6 +247,12 @@ yoloc_status yoloc_ir_weights(yoloc *c, const char *model, const char *weights, 
 
 /* --- modules ------------------------------------------------------------------------------------------------ */
 
+/* A string of the module, for a line. */
+static const char *line_of(const struct yir_str *s, const struct cg_modview *v, uint32_t string)
+{
+    return yir_printable(s->arena, cg_module_string(v, string));
+}
+
 static void put_io(struct yir_str *s, const struct cg_modview *v)
 {
     size_t size;
@@ -255,7 +261,7 @@ static void put_io(struct yir_str *s, const struct cg_modview *v)
         struct ym_io io;
         memcpy(&io, p + i, sizeof io);
         if (io.dtype >= YIR_NDTYPE || io.rank > YM_MAX_RANK) continue;
-        yir_str_fmt(s, "%-8s %s %s[", io.flags & YM_IO_OUTPUT ? "output" : "input", cg_module_string(v, io.name),
+        yir_str_fmt(s, "%-8s %s %s[", io.flags & YM_IO_OUTPUT ? "output" : "input", line_of(s, v, io.name),
                     yir_dtype_name((enum yir_dtype)io.dtype));
         for (int k = 0; k < io.rank; k++) yir_str_fmt(s, k ? ",%lld" : "%lld", (long long)io.dim[k]);
         yir_str_fmt(s, "]\n");
@@ -296,8 +302,8 @@ static void put_other_targets(struct yir_str *s, const struct cg_modview *v)
     for (uint32_t i = 1; i < YM_MAX_TARGETS; i++) {
         const struct ym_target t = target_at(v, i);
         if (!t.kind) return;
-        yir_str_fmt(s, "also for %s, %s, with %s\n", cg_module_string(v, t.name), cg_module_string(v, t.precision),
-                    cg_module_string(v, t.compiler));
+        yir_str_fmt(s, "also for %s, %s, with %s\n", line_of(s, v, t.name), line_of(s, v, t.precision),
+                    line_of(s, v, t.compiler));
     }
 }
 
@@ -305,21 +311,23 @@ static int inspect_summary(struct call *k, const struct cg_modview *v, struct yi
 {
     const struct cg_meta *m = &v->meta;
     const struct ym_target t = target_of(v);
-    yir_str_fmt(s, "model    %s\ntask     %s\nimage    %dx%d (height x width), stride %d\nbatch    %d\nclasses  %d\n", m->model, m->task,
+    yir_str_fmt(s, "model    %s\ntask     %s\nimage    %dx%d (height x width), stride %d\nbatch    %d\nclasses  %d\n",
+                yir_printable(s->arena, m->model), yir_printable(s->arena, m->task),
                 m->height, m->width, m->stride, m->max_batch, m->nc);
     yir_str_fmt(s, "defaults conf %g, iou %g, at most %d detections, %s letterbox\n", (double)m->conf, (double)m->iou, m->max_det,
                 m->letterbox == 2 ? "top-left" : "square");
-    yir_str_fmt(s, "weights  %s (digest %016llx%016llx)\n", m->weights_from, (unsigned long long)m->weights_digest[1],
+    yir_str_fmt(s, "weights  %s (digest %016llx%016llx)\n", yir_printable(s->arena, m->weights_from),
+                (unsigned long long)m->weights_digest[1],
                 (unsigned long long)m->weights_digest[0]);
-    yir_str_fmt(s, "target   %s, %s, made by yoloc %u.%u.%u with %s\n", cg_module_string(v, t.name), cg_module_string(v, t.precision),
-                v->producer >> 16, v->producer >> 8 & 0xff, v->producer & 0xff, cg_module_string(v, t.compiler));
-    yir_str_fmt(s, "needs    %s\n", cg_module_string(v, t.features));
+    yir_str_fmt(s, "target   %s, %s, made by yoloc %u.%u.%u with %s\n", line_of(s, v, t.name), line_of(s, v, t.precision),
+                v->producer >> 16, v->producer >> 8 & 0xff, v->producer & 0xff, line_of(s, v, t.compiler));
+    yir_str_fmt(s, "needs    %s\n", line_of(s, v, t.features));
     put_other_targets(s, v);
     put_io(s, v);
     put_sizes(s, v);
     yir_str_fmt(s, "%-18s %llu bytes\n%-18s %llu bytes a thread\n", "arena", (unsigned long long)t.arena_size, "scratch",
                 (unsigned long long)t.scratch_size);
-    for (int i = 0; i < m->nc; i++) yir_str_fmt(s, "class %d %s\n", i, m->names[i]);
+    for (int i = 0; i < m->nc; i++) yir_str_fmt(s, "class %d %s\n", i, yir_printable(s->arena, m->names[i]));
     (void)k;
     return 0;
 }
@@ -334,8 +342,8 @@ static int inspect_kernels(struct call *k, const struct cg_modview *v, struct yi
         struct ym_kernel n = {0};
         memcpy(&t, steps + i, sizeof t);
         if (t.kernel < nkernels / sizeof n) memcpy(&n, kernels + t.kernel * sizeof n, sizeof n);
-        yir_str_fmt(s, "%4zu %-12s %5lld %9.3f %9.1f  %s  (%s, line %d)\n", i / sizeof t, cg_module_string(v, n.family),
-                    (long long)n.units, t.flops / 1e6, t.bytes / 1024, cg_module_string(v, n.name), cg_module_string(v, t.label),
+        yir_str_fmt(s, "%4zu %-12s %5lld %9.3f %9.1f  %s  (%s, line %d)\n", i / sizeof t, line_of(s, v, n.family),
+                    (long long)n.units, t.flops / 1e6, t.bytes / 1024, line_of(s, v, n.name), line_of(s, v, t.label),
                     t.line);
     }
     (void)k;

@@ -84,6 +84,17 @@ static void put_printable(struct yir_str *s, const char *text)
     }
 }
 
+const char *yir_printable(struct yir_arena *a, const char *text)
+{
+    struct yir_str s = {.arena = a};
+    const char *p = text;
+    while ((unsigned char)*p >= 0x20 && *p != 0x7f)
+        p++;
+    if (!*p) return text;
+    put_printable(&s, text);
+    return s.text;
+}
+
 /* The line's text, without its newline. */
 static const char *source_line(const struct file *f, uint32_t line, size_t *len)
 {

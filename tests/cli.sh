@@ -281,6 +281,7 @@ if have_data weights/parts_v8_pose.pt; then
     accepted '' predict "$work/11_segment.yoloc" "$parts/0001.png" --coco
     json 'all(isinstance(d["segmentation"]["counts"], str) for d in j)'
     accepted '' compile "$data/weights/parts_26_detect.pt" --imgsz 160 --head one2one -o "$work/one.yoloc"
+    accepted '"head":"best"' inspect "$work/one.yoloc" --json
     accepted 'disc' predict "$work/one.yoloc" "$parts/0001.png"
     refused 2 001 predict "$work/one.yoloc" "$parts/0001.png" --iou 0.5
 fi
@@ -325,6 +326,13 @@ said 'is 1x3x416x416 \(F16\), the module wants Bx3x416x416 \(F32\)'
 printf '{nc: 1, backbone: [[-1, 1, Conv, [8, 3, 2]]], head: [[[0], 1, Detect, [nc]]]}' >"$work/small.yaml"
 accepted '.' compile "$work/small.yaml" --weights rule --imgsz 32 --batch 2 -o "$work/small.yoloc"
 "$yoloc" inspect "$work/small.yoloc" --json >"$work/small.json"
+# What a file says stays on its line of a listing, and moves no cursor.
+head='{"a\n\u001b[31m":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}'
+printf "\\$(printf %03o ${#head})\\0\\0\\0\\0\\0\\0\\0%sx" "${head//\\/\\\\}" >"$work/odd.safetensors"
+accepted '^  a\\x0a\\x1b\[31m u8 -$' weights "$work/odd.safetensors"
+printf '{nc: 1, names: ["b\\n\\e[31m"], backbone: [[-1, 1, Conv, [8, 3, 2]]], head: [[[0], 1, Detect, [nc]]]}' >"$work/odd.yaml"
+accepted '.' compile "$work/odd.yaml" --weights rule --imgsz 32 -o "$work/odd.yoloc"
+accepted '^class 0 b\\x0a\\x1b\[31m$' inspect "$work/odd.yoloc"
 cat >"$work/tensors.py" <<'EOF'
 import array, json, struct, sys
 

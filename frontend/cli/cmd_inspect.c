@@ -39,7 +39,7 @@ struct subject {
 
 static const char *const dtype_names[] = {"f32", "f16", "bf16", "f64", "u8", "i8", "i32", "i64", "bool"};
 static const char *const letterbox_names[] = {"square", "rect", "topleft"};
-static const char *const head_names[] = {"none", "free", "anchor", "x"};
+static const char *const head_names[] = {"none", "free", "anchor", "x", "best"};
 #define NAME(table, i) ((size_t)(i) < sizeof table / sizeof *table ? table[i] : "?")
 
 static void add_info(struct cli_text *t, const yolort_info *i)

@@ -183,6 +183,15 @@ Test(ir_core, a_diagnostic_shows_the_line_and_a_caret)
     cr_assert_eq(yir_diag_class(d), YIR_CLASS_INPUT);
 }
 
+Test(ir_core, text_for_a_line)
+{
+    static const char plain[] = "a b \xc3\xa9~";
+    cr_assert_eq(yir_printable(arena, plain), plain);
+    cr_assert_str_eq(yir_printable(arena, "\n"), "\\x0a");
+    cr_assert_str_eq(yir_printable(arena, "a\x1b[31m\x7f\xc3\xa9"), "a\\x1b[31m\\x7f\xc3\xa9");
+    cr_assert_str_eq(yir_printable(arena, ""), "");
+}
+
 Test(ir_core, a_diagnostic_without_a_place)
 {
     struct yir_diags *d = yir_diags_new(arena, NULL, NULL);
