@@ -328,7 +328,7 @@ accepted '.' compile "$work/small.yaml" --weights rule --imgsz 32 --batch 2 -o "
 "$yoloc" inspect "$work/small.yoloc" --json >"$work/small.json"
 # What a file says stays on its line of a listing, and moves no cursor.
 head='{"a\n\u001b[31m":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}'
-printf "\\$(printf %03o ${#head})\\0\\0\\0\\0\\0\\0\\0%sx" "${head//\\/\\\\}" >"$work/odd.safetensors"
+printf "\\$(printf %03o ${#head})\\0\\0\\0\\0\\0\\0\\0%sx" "$head" >"$work/odd.safetensors"
 accepted '^  a\\x0a\\x1b\[31m u8 -$' weights "$work/odd.safetensors"
 printf '{nc: 1, names: ["b\\n\\e[31m"], backbone: [[-1, 1, Conv, [8, 3, 2]]], head: [[[0], 1, Detect, [nc]]]}' >"$work/odd.yaml"
 accepted '.' compile "$work/odd.yaml" --weights rule --imgsz 32 -o "$work/odd.yoloc"
