@@ -296,6 +296,7 @@ static yolort_status make_ready(yolort_context *c, const struct rt_bindings *b, 
              batch, c->m->t.target->max_batch);
     RT_CHECK(&e, ARG, RUN_FORK, c->owner == getpid(), "run: the context was made before a fork");
     RT_TRY(check_bound(c, b, (size_t)batch, in, out, &e));
+    c->detect.protos = 0;
     wire(c, b);
     return YOLORT_OK;
 }

@@ -189,7 +189,7 @@ static void fill_border(const yolort_placement *p, uint8_t *dst, size_t pitch)
     }
 }
 
-static int is_consistent(const yolort_placement *p)
+int rt_is_placement(const yolort_placement *p)
 {
     const int part[] = {p->left, p->right, p->top, p->bottom};
     for (int i = 0; i < 4; i++)
@@ -211,7 +211,7 @@ static yolort_status check_args(const yolort_image *src, const yolort_placement 
     if (!RT_HOLDS(BOX_SOURCE, is_side(src->width) && is_side(src->height))) return YOLORT_ARG;
     if (!RT_HOLDS(BOX_ROW, !src->row_bytes || src->row_bytes >= (size_t)src->width * 3)) return YOLORT_ARG;
     if (!RT_HOLDS(BOX_ROW_LIMIT, src->row_bytes <= SIZE_MAX / MAX_SIDE)) return YOLORT_ARG;
-    if (!RT_HOLDS(BOX_PLACEMENT, is_consistent(p))) return YOLORT_ARG;
+    if (!RT_HOLDS(BOX_PLACEMENT, rt_is_placement(p))) return YOLORT_ARG;
     size_t rows = dst_bytes / 3 / (size_t)p->out_width;
     return RT_HOLDS(BOX_ROOM, rows >= (size_t)p->out_height) ? YOLORT_OK : YOLORT_ARG;
 }

@@ -1,7 +1,6 @@
 #include "check.h"
+#include "service.h"
 #include "yolort.h"
-
-#include <math.h>
 
 enum { MAX_SIDE = 65535, MAX_CLASSES = 65536 };
 
@@ -22,22 +21,6 @@ static int is_placement(const yolort_placement *p)
            is_axis(p->top, p->resized_height, p->bottom, p->out_height);
 }
 
-/* Where the middle of source pixel i lies among `size` pixels from `first` on, never outside them. */
-static double place(int i, int source, int first, int size)
-{
-    double at = (i + 0.5) * size / source - 0.5;
-    at = at < 0 ? 0 : at > size - 1 ? size - 1 : at;
-    return first + at;
-}
-
-static uint16_t best_class(const float *logit, int nc, size_t step)
-{
-    int best = 0;
-    for (int k = 1; k < nc; k++)
-        if (logit[(size_t)k * step] > logit[(size_t)best * step] || isnan(logit[(size_t)best * step])) best = k;
-    return (uint16_t)best;
-}
-
 static int is_room(int sw, int sh, size_t count)
 {
     return count >= (size_t)sw * (size_t)sh;
@@ -53,9 +36,9 @@ yolort_status yolort_labels(const float *logits, int nc, const yolort_placement 
     if (!RT_HOLDS(MAP_ROOM, is_room(src_width, src_height, out_count))) return YOLORT_ARG;
     size_t width = (size_t)p->out_width, step = width * (size_t)p->out_height;
     for (int y = 0; y < src_height; y++) {
-        const float *row = logits + (size_t)rint(place(y, src_height, p->top, p->resized_height)) * width;
+        const float *row = logits + (size_t)rint(ym_place(y, src_height, p->top, p->resized_height)) * width;
         for (int x = 0; x < src_width; x++)
-            *out++ = best_class(row + (size_t)rint(place(x, src_width, p->left, p->resized_width)), nc, step);
+            *out++ = ym_best_class(row + (size_t)rint(ym_place(x, src_width, p->left, p->resized_width)), nc, (long long)step);
     }
     return YOLORT_OK;
 }
@@ -70,15 +53,11 @@ yolort_status yolort_depths(const float *depth, const yolort_placement *p, int s
     int last_x = p->left + p->resized_width - 1, last_y = p->top + p->resized_height - 1;
     size_t width = (size_t)p->out_width;
     for (int y = 0; y < src_height; y++) {
-        double v = place(y, src_height, p->top, p->resized_height);
+        double v = ym_place(y, src_height, p->top, p->resized_height);
         int y0 = (int)v, y1 = y0 < last_y ? y0 + 1 : y0;
         const float *a = depth + (size_t)y0 * width, *b = depth + (size_t)y1 * width;
-        for (int x = 0; x < src_width; x++) {
-            double u = place(x, src_width, p->left, p->resized_width);
-            int x0 = (int)u, x1 = x0 < last_x ? x0 + 1 : x0;
-            float s = (float)(u - x0), t = (float)(v - y0);
-            *out++ = (a[x0] * (1 - s) + a[x1] * s) * (1 - t) + (b[x0] * (1 - s) + b[x1] * s) * t;
-        }
+        for (int x = 0; x < src_width; x++)
+            *out++ = ym_depth(a, b, (float)(v - y0), ym_place(x, src_width, p->left, p->resized_width), last_x);
     }
     return YOLORT_OK;
 }

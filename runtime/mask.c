@@ -1,30 +1,10 @@
-#include "check.h"
-#include "yolort.h"
+#include "mask.h"
 
-#include <math.h>
+#include "check.h"
+
 #include <string.h>
 
 enum { MAX_SIDE = 65535, MAX_COUNT = 4096, MOST = 4 /* the network's input has that many pixels for one of a prototype */ };
-
-/* A sample of `in` for pixel i of `out`, by centres of pixels: between `a` and `b`, `t` of the way. */
-struct between {
-    int a, b;
-    float t;
-};
-
-static struct between between(int i, int in, int out)
-{
-    float at = ((float)in / (float)out) * ((float)i + 0.5f) - 0.5f;
-    at = at > 0 ? at : 0;
-    int a = (int)at;
-    a = a < in ? a : in - 1;
-    return (struct between){a, a + 1 < in ? a + 1 : a, at - (float)a};
-}
-
-static float mix(float a, float b, float t)
-{
-    return a + (b - a) * t;
-}
 
 /* Where the picture lies along one axis of the enlarged values. */
 struct span {
@@ -60,10 +40,29 @@ static struct span span(int side, int source, double scale)
     return s;
 }
 
+void rt_mask_plan(const yolort_proto *p, int src_width, int src_height, struct ym_mask_plan *out)
+{
+    int f = enlargement(p, src_width, src_height);
+    double scale = scale_to(p, f, src_width, src_height);
+    struct span x = span(f * p->width, src_width, scale), y = span(f * p->height, src_height, scale);
+    *out = (struct ym_mask_plan){f, p->width, p->height, x.from, x.size, y.from, y.size, src_width, src_height};
+}
+
+/* First whole number that is not below v, in 0 .. side; 0 for NaN. */
+static int edge(float v, int side)
+{
+    return v > 0 ? v < (float)side ? (int)ceilf(v) : side : 0;
+}
+
+struct rt_window rt_mask_window(const yolort_detection *d, int src_width, int src_height)
+{
+    return (struct rt_window){edge(d->x1, src_width), edge(d->y1, src_height), edge(d->x2, src_width), edge(d->y2, src_height)};
+}
+
 struct mask {
     const yolort_proto *p;
-    int f, width;      /* enlargement, and the width with it */
-    struct span x, y;
+    struct ym_mask_plan is;
+    int width;         /* enlarged */
     float *value;      /* height * width of the prototypes */
     float *row[2], *line;
     int at[2];         /* enlarged rows that `row` holds; -1: none */
@@ -82,11 +81,11 @@ static void sum_up(struct mask *m, const float *coefficient)
 
 static void enlarge_row(struct mask *m, int y, float *to)
 {
-    struct between v = between(y, m->p->height, m->f * m->p->height);
+    struct ym_sample v = ym_sample_at(y, m->p->height, m->is.factor * m->p->height);
     const float *a = m->value + (size_t)v.a * (size_t)m->p->width, *b = m->value + (size_t)v.b * (size_t)m->p->width;
     for (int x = 0; x < m->width; x++) {
-        struct between h = between(x, m->p->width, m->width);
-        to[x] = mix(mix(a[h.a], a[h.b], h.t), mix(b[h.a], b[h.b], h.t), v.t);
+        struct ym_sample h = ym_sample_at(x, m->p->width, m->width);
+        to[x] = ym_mix(ym_mix(a[h.a], a[h.b], h.t), ym_mix(b[h.a], b[h.b], h.t), v.t);
     }
 }
 
@@ -98,25 +97,20 @@ static const float *enlarged(struct mask *m, int y, int other)
     return m->row[slot];
 }
 
-/* First whole number that is not below v, in 0 .. side; 0 for NaN. */
-static int edge(float v, int side)
+static void fill(struct mask *m, const yolort_detection *d, uint8_t *out)
 {
-    return v > 0 ? v < (float)side ? (int)ceilf(v) : side : 0;
-}
-
-static void fill(struct mask *m, const yolort_detection *d, int sw, int sh, uint8_t *out)
-{
-    int x0 = edge(d->x1, sw), x1 = edge(d->x2, sw), y0 = edge(d->y1, sh), y1 = edge(d->y2, sh);
-    for (int y = y0; y < y1; y++) {
-        struct between v = between(y, m->y.size, sh);
-        int ya = v.a + m->y.from, yb = v.b + m->y.from;
+    const struct ym_mask_plan *is = &m->is;
+    struct rt_window w = rt_mask_window(d, is->src_width, is->src_height);
+    for (int y = w.y0; y < w.y1; y++) {
+        struct ym_sample v = ym_sample_at(y, is->y_size, is->src_height);
+        int ya = v.a + is->y_from, yb = v.b + is->y_from;
         const float *a = enlarged(m, ya, yb), *b = enlarged(m, yb, ya);
-        for (int x = m->x.from; x < m->x.from + m->x.size; x++)
-            m->line[x] = mix(a[x], b[x], v.t);
-        for (int x = x0; x < x1; x++) {
-            struct between h = between(x, m->x.size, sw);
-            const float *line = m->line + m->x.from;
-            out[(size_t)y * (size_t)sw + (size_t)x] = mix(line[h.a], line[h.b], h.t) > 0;
+        for (int x = is->x_from; x < is->x_from + is->x_size; x++)
+            m->line[x] = ym_mix(a[x], b[x], v.t);
+        for (int x = w.x0; x < w.x1; x++) {
+            struct ym_sample h = ym_sample_at(x, is->x_size, is->src_width);
+            const float *line = m->line + is->x_from;
+            out[(size_t)y * (size_t)is->src_width + (size_t)x] = ym_mix(line[h.a], line[h.b], h.t) > 0;
         }
     }
 }
@@ -146,16 +140,14 @@ yolort_status yolort_mask(const yolort_proto *p, const float *coefficient, const
     if (!RT_HOLDS(MASK_SOURCE, is_side(src_width) && is_side(src_height))) return YOLORT_ARG;
     size_t bytes = (size_t)src_width * (size_t)src_height;
     if (!RT_HOLDS(MASK_ROOM, out_bytes >= bytes)) return YOLORT_ARG;
-    int f = enlargement(p, src_width, src_height);
-    struct mask m = {.p = p, .f = f, .width = f * p->width, .value = work, .at = {-1, -1}};
+    struct mask m = {.p = p, .value = work, .at = {-1, -1}};
+    rt_mask_plan(p, src_width, src_height, &m.is);
+    m.width = m.is.factor * p->width;
     m.row[0] = m.value + (size_t)p->height * (size_t)p->width;
     m.row[1] = m.row[0] + m.width;
     m.line = m.row[1] + m.width;
-    double scale = scale_to(p, f, src_width, src_height);
-    m.x = span(m.width, src_width, scale);
-    m.y = span(f * p->height, src_height, scale);
     memset(out, 0, bytes);
     sum_up(&m, coefficient);
-    fill(&m, d, src_width, src_height, out);
+    fill(&m, d, out);
     return YOLORT_OK;
 }

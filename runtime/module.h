@@ -77,7 +77,7 @@ enum ym_section_kind {
 };
 
 /* Of service.h: how its functions are called. */
-#define YM_SERVICE_VERSION 2
+#define YM_SERVICE_VERSION 3
 
 struct ym_section {
     uint32_t kind;

@@ -66,11 +66,12 @@ struct rt_taken {
     size_t bytes;
 };
 
-/* Memory of yolort_detect, made at its first use. */
+/* Memory of yolort_detect and yolort_predict, made at its first use. */
 struct rt_detector {
-    struct rt_block input, decoded, resize, nms, rgb;
-    int max_batch; /* images that input and decoded have room for */
+    struct rt_block input, output, proto, resize, nms, rgb, mask;
     struct rt_bindings bound;
+    int protos;        /* pictures of the last run whose prototypes are there */
+    int served_protos; /* they lie in the device's memory */
     /* Of a device that serves (service.c). */
     struct rt_bindings served;
     struct rt_taken pictures, lists, out, pinned;

@@ -416,8 +416,49 @@ YOLORT_API yolort_status yolort_detect(yolort_context *c, const yolort_image *im
 YOLORT_API yolort_status yolort_detect_batch(yolort_context *c, const yolort_picture *pictures, int n, const yolort_nms_opts *opts,
                                              yolort_detection *out, size_t capacity, size_t *counts, float *extra, void *stream);
 
-/* Milliseconds of the last yolort_detect or yolort_detect_batch, when profiling has YOLORT_PARTS: pictures to the device, letterbox,
- * network, selection of boxes, boxes to the host; by events on the GPU. Pictures after the first 16 are copied between letterboxes. */
+/* What is found with a module, by its task. */
+typedef enum yolort_answer {
+    YOLORT_NOTHING = 0,
+    YOLORT_BOXES = 1,   /* by `decoded`; with masks, keypoints or angles */
+    YOLORT_CLASSES = 2, /* by `prob` */
+    YOLORT_LABELS = 3,  /* by `logits_x8` */
+    YOLORT_DEPTHS = 4   /* by `depth_x4` */
+} yolort_answer;
+
+/* *io (may be NULL): the output that it is made from. NOTHING when there is none, or it has another shape. */
+YOLORT_API yolort_answer yolort_answer_of(const yolort_module *m, int *io);
+
+/* Where yolort_predict puts what it finds; of a task's fields those said to be wanted must not be NULL, those of other tasks are not
+ * looked at. */
+typedef struct yolort_results {
+    size_t size;                /* set by yolort_results_init, as in yolort_nms_opts; the rest is 0 */
+    yolort_detection *boxes;    /* BOXES: wanted, as in yolort_detect: n * capacity; turned boxes as the upright ones around them */
+    size_t capacity, *counts;   /* BOXES: counts is wanted */
+    float *extra;               /* BOXES: as in yolort_detect_batch */
+    yolort_turned *turned;      /* BOXES with angles: n * capacity, as yolort_turn gives them */
+    int protos;                 /* BOXES with coefficients: 1: prototypes are made too, and stay with the context for yolort_masks */
+    float *prob;                /* CLASSES: wanted, n * nc */
+    uint16_t *const *labels;    /* LABELS: wanted: of each picture height * width, as yolort_labels gives them */
+    float *const *depths;       /* DEPTHS: wanted: likewise, yolort_depths */
+} yolort_results;
+
+YOLORT_API void yolort_results_init(yolort_results *r, size_t size);
+
+/* Pictures in, answers out, for every task: as yolort_detect_batch, and classifiers take yolort_crop instead of the letterbox. placements: NULL, or
+ * where each picture goes, in an input of the module's size (classifiers: not looked at). On a CUDA module with its service kernels all of it is
+ * done on the GPU, to the last bit as the functions for the CPU do it. */
+YOLORT_API yolort_status yolort_predict(yolort_context *c, const yolort_picture *pictures, const yolort_placement *placements, int n,
+                                        const yolort_nms_opts *opts, const yolort_results *out, void *stream);
+
+/* Masks of n boxes of picture `image` of the last yolort_predict, which had `protos`, as yolort_mask makes them: of box k from
+ * out + k * src_width * src_height on. Box k has its coefficients at extra + k * yolort_extra_count. ARG when the context has been run since
+ * then. On a CUDA module whose kernels made the boxes the GPU makes the masks, and only what boxes cut out is made and copied. */
+YOLORT_API yolort_status yolort_masks(yolort_context *c, int image, int src_width, int src_height, const yolort_detection *boxes,
+                                      const float *extra, size_t n, uint8_t *out, size_t out_bytes, void *stream);
+
+/* Milliseconds of the last yolort_detect, yolort_detect_batch or yolort_predict, when profiling has YOLORT_PARTS: pictures to the device,
+ * letterbox or crop, network, selection of boxes or making of maps, answers to the host; by events on the GPU. Pictures after the first 16
+ * are copied between letterboxes. Maps are copied as they are made. */
 typedef struct yolort_parts {
     double in_ms, letterbox_ms, network_ms, select_ms, out_ms;
 } yolort_parts;

@@ -22,8 +22,8 @@ here=$(cd "$(dirname "$0")" && pwd)
     if [ "${3-}" = service ]; then
         echo "namespace service {"
         echo "#include \"$here/host_service.h\""
-        cat "$here/../../runtime/service.h" "$here/../../codegen/service.cu"
-        sed -n 's/^    X(YM_[A-Z]*, \(yoloc_[a-z]*\), .*/HOST_KERNEL(\1)/p' "$here/../../runtime/service.h"
+        cat "$here/../../runtime/service.h" "$here/../../codegen/service.cu" "$here/../../codegen/service_tasks.cu"
+        sed -n 's/^    X(YM_[A-Z_]*, \(yoloc_[a-z_]*\), .*/HOST_KERNEL(\1)/p' "$here/../../runtime/service.h"
         echo "}"
     fi
 } >"$2.cc"
