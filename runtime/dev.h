@@ -83,7 +83,7 @@ struct rt_service {
                               const struct rt_error *e); /* to dense rows */
     yolort_status (*clear)(void *session, uint8_t *at, size_t bytes, const struct rt_error *e); /* zeros */
     yolort_status (*take)(void *session, int pinned, size_t bytes, uint8_t **out, const struct rt_error *e); /* pinned: the host's */
-    void (*drop)(void *session, int pinned, uint8_t *p);
+    yolort_status (*drop)(void *session, int pinned, uint8_t *p, const struct rt_error *e); /* NULL is allowed; when it fails, it is still there */
 };
 
 struct rt_dev {

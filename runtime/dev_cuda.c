@@ -471,13 +471,15 @@ static yolort_status cuda_take(void *session, int pinned, size_t bytes, uint8_t 
     return check(s, error, "pinned memory", e);
 }
 
-static void cuda_drop(void *session, int pinned, uint8_t *p)
+static yolort_status cuda_drop(void *session, int pinned, uint8_t *p, const struct rt_error *e)
 {
     struct session *s = session;
     if (!pinned) rt_cuda_pool_free(s->device, (uint64_t)(uintptr_t)p);
-    if (!pinned || !p || s->p->api.push(s->device->context)) return;
+    if (!pinned || !p) return YOLORT_OK;
+    RT_TRY(check(s, s->p->api.push(s->device->context), "context", e));
     s->p->api.host_free(p);
     leave(s->p);
+    return YOLORT_OK;
 }
 
 static const struct rt_service service = {

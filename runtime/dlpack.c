@@ -211,7 +211,7 @@ static void drop_host_memory(yolort_context *c, struct rt_host **at)
     struct rt_host *h = *at;
     *at = h->next;
     if (c->session)
-        c->m->dev->service->drop(c->session, 1, h->data);
+        c->m->dev->service->drop(c->session, 1, h->data, NULL);
     else
         free(h->data);
     free(h);

@@ -67,26 +67,27 @@ int rt_can_serve(const yolort_context *c, const struct rt_request *r)
     return ((size_t)m->width + YM_QUAD - 1) * (size_t)m->height < INT_MAX / YM_PICTURES;
 }
 
-static void drop(yolort_context *c, struct rt_taken *t, int pinned)
+static yolort_status drop(yolort_context *c, struct rt_taken *t, int pinned, const struct rt_error *e)
 {
-    rt_service_of(c)->drop(c->session, pinned, t->data);
+    RT_TRY(rt_service_of(c)->drop(c->session, pinned, t->data, e));
     *t = (struct rt_taken){NULL, 0};
+    return YOLORT_OK;
 }
 
 void rt_service_free(yolort_context *c)
 {
     struct rt_detector *d = &c->detect;
     if (!rt_service_of(c)) return;
-    drop(c, &d->pictures, 0);
-    drop(c, &d->lists, 0);
-    drop(c, &d->out, 0);
-    drop(c, &d->pinned, 1);
+    drop(c, &d->pictures, 0, NULL);
+    drop(c, &d->lists, 0, NULL);
+    drop(c, &d->out, 0, NULL);
+    drop(c, &d->pinned, 1, NULL);
 }
 
 yolort_status rt_ensure(yolort_context *c, struct rt_taken *t, int pinned, size_t bytes, const struct rt_error *e)
 {
     if (bytes <= t->bytes) return YOLORT_OK;
-    drop(c, t, pinned);
+    RT_TRY(drop(c, t, pinned, e));
     RT_TRY(rt_service_of(c)->take(c->session, pinned, bytes, &t->data, e));
     t->bytes = bytes;
     return YOLORT_OK;
