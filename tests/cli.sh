@@ -223,6 +223,9 @@ accepted '^15 0\.' detect "$work/m.yoloc" "$photos/chelsea.png" --txt
 accepted '' detect "$work/m.yoloc" "$photos/chelsea.png" --save "$work/drawn" --dump-input "$work/inputs"
 [ -s "$work/inputs/chelsea.png" ] && [ -n "$(ls "$work/drawn")" ] ||
     { bad=$((bad + 1)); echo "FAIL: --save or --dump-input left no picture"; }
+refused 3 003 detect "$work/m.yoloc" "$photos/chelsea.png" --save "$work/m.yoloc"
+refused 3 003 detect "$work/m.yoloc" "$photos/chelsea.png" --save "$work/m.yoloc/out"
+refused 2 001 detect "$work/m.yoloc" "$work/inputs/chelsea.png" --save "$work/inputs"
 accepted '' bench "$work/m.yoloc" --json
 json 'j["version"] == 1 and {"model", "target", "precision", "batch", "threads", "images_per_s"} <= set(j)'
 json '0 < j["latency_ms"]["min"] <= j["latency_ms"]["p50"] <= j["latency_ms"]["p90"] <= j["latency_ms"]["p99"]'

@@ -46,15 +46,15 @@ count=$((count + 2))
 [ "$(stat -c %a a.key)" = 600 ] || fail "mode of the secret key: $(stat -c %a a.key)"
 [ "$(wc -l <a.pub)" -eq 1 ] && ! cmp -s a.pub b.pub || fail "public keys"
 cp a.key kept.key
-no 1 'a.key: File exists' "$yoloc" sign --new-key a
+no 3 'a.key: File exists' "$yoloc" sign --new-key a
 cmp -s a.key kept.key || fail "a key was overwritten"
 echo mine >c.pub
-no 1 'c.pub: File exists' "$yoloc" sign --new-key c
+no 3 'c.pub: File exists' "$yoloc" sign --new-key c
 [ ! -e c.key ] && [ "$(cat c.pub)" = mine ] || fail "half a pair of keys"
 echo mine >d.key
-no 1 'd.key: File exists' "$yoloc" sign --new-key d
+no 3 'd.key: File exists' "$yoloc" sign --new-key d
 [ ! -e d.pub ] || fail "half a pair of keys"
-no 1 'No such file' "$yoloc" sign --new-key nowhere/x
+no 3 'No such file' "$yoloc" sign --new-key nowhere/x
 [ -z "$(find . -name '*.key.*' -o -name '*.pub.*')" ] || fail "left a temporary file"
 no 2 'is needed' "$yoloc" sign m.yoloc
 no 2 'exclude' "$yoloc" sign m.yoloc --key a.key --new-key e

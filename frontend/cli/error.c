@@ -7,6 +7,7 @@ static int exit_code_of(enum cli_number number)
 {
     switch (number) {
     case CLI_USAGE: return CLI_BAD_USAGE;
+    case CLI_WRITE: /* a full disk, a folder that may not be written: no fault of the input */
     case CLI_MEMORY:
     case CLI_MODULE_TARGET: return CLI_NO_RESOURCE;
     default: return CLI_BAD_INPUT;

@@ -146,13 +146,9 @@ int cli_file_read_regular(const char *path, uint64_t limit, const char *raise, u
     return rc;
 }
 
-/* A full disk is no fault of the input. */
 static int write_failed(struct cli_error *e, const char *path, int reason)
 {
-    cli_fail(e, CLI_WRITE, "%s: %s", path, reason ? strerror(reason) : "write error");
-    if (reason == ENOSPC || reason == EDQUOT || reason == EIO)
-        e->exit_code = CLI_NO_RESOURCE;
-    return -1;
+    return cli_fail(e, CLI_WRITE, "%s: %s", path, reason ? strerror(reason) : "write error");
 }
 
 static void release(struct cli_output *o)
@@ -168,11 +164,8 @@ int cli_output_open(struct cli_output *o, const char *path, struct cli_error *e)
     *o = (struct cli_output){0};
     /* The rename would put a file in the place of a device. */
     int exists = stat(path, &st) == 0;
-    if (!CLI_HOLDS(OUTPUT_REGULAR, !exists || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))) {
-        cli_fail(e, CLI_WRITE, "%s: not a regular file", path);
-        e->exit_code = CLI_NO_RESOURCE;
-        return -1;
-    }
+    if (!CLI_HOLDS(OUTPUT_REGULAR, !exists || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+        return cli_fail(e, CLI_WRITE, "%s: not a regular file", path);
     size_t n = strlen(path);
     o->path = strdup(path);
     o->temporary = malloc(n + sizeof ".XXXXXX");
@@ -341,8 +334,6 @@ int cli_output_check(const char *path, struct cli_error *e)
         rc = write_failed(e, path, errno);
     else if (!exists)
         rc = check_folder(path, e);
-    if (rc != 0 && e->number == CLI_WRITE)
-        e->exit_code = CLI_NO_RESOURCE;
     return rc;
 }
 

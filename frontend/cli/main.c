@@ -34,8 +34,6 @@ static int finish(int code, struct cli_error *e)
     if (fflush(stdout) != 0 || ferror(stdout)) {
         if (code >= 0)
             cli_fail(e, CLI_WRITE, "standard output could not be written; files that were asked for are complete");
-        if (e->number == CLI_WRITE)
-            e->exit_code = CLI_NO_RESOURCE;
         code = -1;
     }
     if (code >= 0)

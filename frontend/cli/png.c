@@ -165,7 +165,6 @@ static void on_write_error(png_structp png, png_const_charp text)
 {
     struct writer *w = png_get_error_ptr(png);
     cli_fail(w->error, CLI_WRITE, "%s: %s", w->file.path, text);
-    w->error->exit_code = CLI_NO_RESOURCE; /* a full disk is no fault of the input */
     png_longjmp(png, 1);
 }
 

@@ -39,7 +39,7 @@ static char *output_path(const struct cli_savedir *d, const char *stem, const ch
     for (size_t i = 0; d->beside_sources && i < d->sources->n; i++) {
         if (!cli_same_file(path, d->sources->at[i].path))
             continue;
-        cli_fail(e, CLI_WRITE, "%s is a source and is not overwritten; give another folder", path);
+        cli_fail(e, CLI_USAGE, "%s is a source and is not overwritten; give another folder", path);
         free(path);
         return NULL;
     }
