@@ -20,6 +20,7 @@ struct cuda_graph {
     uint64_t in[2], out[2];
     void *graph, *exec;
     void **node;
+    uint8_t *whole;         /* by node: no kernel but a graph, whose edges are full ones */
     uint32_t nedge;
     struct edge_step *edge; /* steps with an argument among what is bound */
     void **arg;             /* all arguments, as the graph has them */
@@ -36,24 +37,24 @@ static void drop(const struct cuda_graphs *g, struct cuda_graph *x)
     if (x->exec) g->api->graph_exec_destroy(x->exec);
     if (x->graph) g->api->graph_destroy(x->graph);
     free(x->node);
+    free(x->whole);
     free(x->edge);
     free(x->arg);
     free(x);
 }
 
-static yolort_status describe(const struct cuda_graphs *g, const struct rt_play *p, uint32_t step, struct cuda_call *out,
-                              const struct rt_error *e)
+static struct rt_launch launch_of(const struct cuda_graphs *g, const struct rt_play *p, uint32_t step)
 {
     const struct ym_step *s = &g->t->step[step];
     const struct ym_kernel *k = &g->t->kernel[s->kernel];
-    struct rt_launch l = {
+    return (struct rt_launch){
+        .step = step,
         .kernel = s->kernel,
         .narg = s->narg,
         .arg = p->arg + s->first_arg,
         .total = k->units * p->batch,
         .name = g->t->strings + k->name,
     };
-    return g->describe(g->user, &l, out, e);
 }
 
 static int is_edge(const struct rt_tables *t, const struct ym_step *s)
@@ -63,14 +64,35 @@ static int is_edge(const struct rt_tables *t, const struct ym_step *s)
     return 0;
 }
 
+static yolort_status add_kernel(const struct cuda_graphs *g, const struct rt_launch *l, struct cuda_graph *x, uint32_t node, const struct rt_error *e)
+{
+    struct cuda_call call;
+    RT_TRY(g->describe(g->user, l, &call, e));
+    RT_TRY(check(g, g->api->graph_kernel(&x->node[node], x->graph, NULL, 0, &call.kernel), e));
+    if (is_edge(g->t, &g->t->step[l->step])) x->edge[x->nedge++] = (struct edge_step){l->step, node};
+    return YOLORT_OK;
+}
+
+/* The graph gets a copy of what cuDNN would put on a stream; its memory is the same in every run. */
+static yolort_status add_engine(const struct cuda_graphs *g, struct cuda_engine *by, const struct rt_launch *l, struct cuda_graph *x,
+                                uint32_t node, const struct rt_error *e)
+{
+    void *child;
+    RT_TRY(rt_cuda_engine_graph(g->engines, by, l, &child, g->lost, e));
+    if (!child) return add_kernel(g, l, x, node, e);
+    int error = g->api->graph_child(&x->node[node], x->graph, NULL, 0, child);
+    g->api->graph_destroy(child);
+    x->whole[node] = 1;
+    return check(g, error, e);
+}
+
 static yolort_status add_nodes(const struct cuda_graphs *g, const struct rt_play *p, const struct rt_order *o, struct cuda_graph *x,
                                const struct rt_error *e)
 {
     for (uint32_t i = 0; i < o->n; i++) {
-        struct cuda_call call;
-        RT_TRY(describe(g, p, o->step[i], &call, e));
-        RT_TRY(check(g, g->api->graph_kernel(&x->node[i], x->graph, NULL, 0, &call.kernel), e));
-        if (is_edge(g->t, &g->t->step[o->step[i]])) x->edge[x->nedge++] = (struct edge_step){o->step[i], i};
+        const struct rt_launch l = launch_of(g, p, o->step[i]);
+        struct cuda_engine *by = rt_cuda_engine_of(g->engines, &l);
+        RT_TRY(by ? add_engine(g, by, &l, x, i, e) : add_kernel(g, &l, x, i, e));
     }
     return YOLORT_OK;
 }
@@ -95,6 +117,7 @@ static int is_programmatic(const struct cuda_graphs *g, const struct rt_order *o
 
 static void add_link(struct links *l, const struct cuda_graph *x, uint32_t from, uint32_t to, int programmatic)
 {
+    programmatic = programmatic && !x->whole[from] && !x->whole[to];
     l->from[l->n] = x->node[from];
     l->to[l->n] = x->node[to];
     if (programmatic) l->as[l->n] = (struct cuda_edge){.from_port = PROGRAMMATIC, .type = PROGRAMMATIC};
@@ -139,9 +162,10 @@ static yolort_status fill(const struct cuda_graphs *g, const struct rt_play *p, 
                           const struct rt_error *e)
 {
     x->node = calloc((size_t)o->n + 1, sizeof *x->node);
+    x->whole = calloc((size_t)o->n + 1, sizeof *x->whole);
     x->edge = calloc((size_t)o->n + 1, sizeof *x->edge);
     x->arg = calloc((size_t)g->t->narg + 1, sizeof *x->arg);
-    if (!x->node || !x->edge || !x->arg) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    if (!x->node || !x->whole || !x->edge || !x->arg) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
     memcpy(x->arg, p->arg, g->t->narg * sizeof *x->arg);
     RT_TRY(check(g, g->api->graph_create(&x->graph, 0), e));
     RT_TRY(add_nodes(g, p, o, x, e));
@@ -191,10 +215,11 @@ static yolort_status change_step(const struct cuda_graphs *g, const struct rt_pl
                                  const struct rt_error *e)
 {
     const struct ym_step *s = &g->t->step[at->step];
+    const struct rt_launch l = launch_of(g, p, at->step);
     struct cuda_call call;
     void **had = x->arg + s->first_arg;
     if (!memcmp(had, p->arg + s->first_arg, s->narg * sizeof *had)) return YOLORT_OK;
-    RT_TRY(describe(g, p, at->step, &call, e));
+    RT_TRY(g->describe(g->user, &l, &call, e));
     int error = g->api->graph_change(x->exec, x->node[at->node], &call.kernel);
     if (!error) memcpy(had, p->arg + s->first_arg, s->narg * sizeof *had);
     return check(g, error, e);

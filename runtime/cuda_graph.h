@@ -3,8 +3,7 @@
 #ifndef RT_CUDA_GRAPH_H
 #define RT_CUDA_GRAPH_H
 
-#include "cuda_api.h"
-#include "dev.h"
+#include "cuda_engine.h"
 
 /* A map in the driver's form. */
 struct cuda_map {
@@ -28,6 +27,7 @@ struct cuda_graphs {
     atomic_int *lost;
     void *user;
     yolort_status (*describe)(void *user, const struct rt_launch *l, struct cuda_call *out, const struct rt_error *e);
+    struct cuda_engines *engines; /* NULL: none */
     int mode; /* of enum yolort_graph */
     int off;  /* this driver does it not */
     struct cuda_graph *first; /* used last */

@@ -22,7 +22,7 @@ struct rt_memory {
 struct rt_launch {
     const struct rt_code *code;
     void *session; /* of devices with memory of their own */
-    uint32_t kernel, narg;
+    uint32_t step, kernel, narg;
     uint64_t entry; /* offset in the code */
     void *const *arg;
     int64_t total, grain; /* units of all images; units to hand out at once, at least */
@@ -71,6 +71,7 @@ struct rt_own_memory {
     yolort_status (*between)(void *session, int i, double *ms, const struct rt_error *e);
     /* on 1: the stream does nothing from here on until 0. Where the device can't, nothing happens. */
     yolort_status (*hold)(void *session, int on, const struct rt_error *e);
+    int (*engine)(void *session, uint32_t step); /* whether a library does the step, in runs of all the images */
     yolort_status (*end)(void *session, const struct rt_error *e);
     yolort_status (*wait)(void *session, const struct rt_error *e);
 };

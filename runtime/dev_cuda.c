@@ -39,6 +39,7 @@ struct session {
     uint32_t *gate;      /* pinned: the stream that is held waits for GATE_OPEN; NULL: none yet */
     int captured;        /* the caller captures the stream: what is put on it does not run now */
     struct cuda_graphs graphs;
+    struct cuda_engines *engines; /* NULL: none */
 };
 
 /* --- errors ------------------------------------------------------------------------------------------------- */
@@ -69,6 +70,7 @@ static void cuda_close(void *session)
     if (!api->push(s->device->context)) {
         if (s->pending) api->event_sync(s->done);
         rt_cuda_graphs_free(&s->graphs);
+        rt_cuda_engines_close(s->engines);
         if (s->done) api->event_destroy(s->done);
         for (int i = 0; i < s->nmark; i++) api->event_destroy(s->mark[i]);
         if (s->gate) api->host_free(s->gate);
@@ -136,6 +138,8 @@ static yolort_status allocate(struct session *s, const yolort_context_opts *o, s
     RT_TRY(take_io(s, out, e));
     out->arena = (uint8_t *)(uintptr_t)s->arena;
     RT_TRY(check(s, s->p->api.event_create(&s->done, EVENT_WITHOUT_TIMING), "event", e));
+    if (!o->no_engines) RT_TRY(rt_cuda_engines_open(&s->engines, &s->p->api, &s->device->lost, s->p->t, s->arena, s->at->constants, e));
+    s->graphs.engines = s->engines;
     return s->guarded ? rt_cuda_guard_fill(&s->guard, s->device, e) : YOLORT_OK;
 }
 
@@ -352,11 +356,31 @@ static yolort_status cuda_wait(void *session, const struct rt_error *e)
     return r;
 }
 
+/* done 0: the step's kernel has to do it. What cuDNN calls a failed run may be the end of the device, as the driver says at the next
+ * call. */
+static yolort_status launch_engine(struct session *s, const struct rt_launch *l, int *done, const struct rt_error *e)
+{
+    struct cuda_engine *by = rt_cuda_engine_of(s->engines, l);
+    *done = by && rt_cuda_engine_run(s->engines, by, l, s->stream);
+    if (!by || *done || s->captured) return YOLORT_OK;
+    return check(s, s->p->api.event_record(s->done, s->stream), l->name, e);
+}
+
+static int cuda_engine(void *session, uint32_t step)
+{
+    const struct session *s = session;
+    const struct ym_engine *row = s->engines ? rt_engine_of(s->p->t, step) : NULL;
+    return row && s->engines->engine[row - s->p->t->engine].plan;
+}
+
 static yolort_status cuda_launch(const struct rt_launch *l, int32_t *stray, const struct rt_error *e)
 {
     struct session *s = l->session;
     struct cuda_call call;
+    int done;
     *stray = 0;
+    RT_TRY(launch_engine(s, l, &done, e));
+    if (done) return YOLORT_OK;
     RT_TRY(cuda_describe(s, l, &call, e));
     const struct cuda_kernel *k = &call.kernel;
     int error = s->p->api.launch(k->function, k->grid[0], k->grid[1], k->grid[2], k->block[0], k->block[1], k->block[2], k->shared,
@@ -512,6 +536,7 @@ static const struct rt_own_memory own = {
     .mark = cuda_mark,
     .between = cuda_between,
     .hold = cuda_hold,
+    .engine = cuda_engine,
     .end = cuda_end,
     .wait = cuda_wait,
 };

@@ -92,6 +92,7 @@ static yolort_status read_opts(yolort_context_opts *own, const yolort_context_op
     if (!RT_HOLDS(CTX_SPIN, own->spin_us >= -1 && own->spin_us <= MAX_SPIN_US)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_DEVICE, own->device >= 0 && own->device <= MAX_DEVICE)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_GRAPH, !(own->graph & ~GRAPH_BITS))) return YOLORT_ARG;
+    if (!RT_HOLDS(CTX_ENGINES, !(own->no_engines & ~1))) return YOLORT_ARG;
     own->threads = thread_count(own->threads);
     if (!own->spin_us) own->spin_us = SPIN_US;
     return YOLORT_OK;
@@ -430,13 +431,20 @@ yolort_status yolort_profile(yolort_context *c, int what)
     return rt_context_leave(c, YOLORT_OK);
 }
 
+int yolort_step_engine(const yolort_context *c, size_t i)
+{
+    if (!is_context(c) || i >= c->m->t.nstep || !rt_engine_of(&c->m->t, (uint32_t)i)) return 0;
+    return c->session && c->m->dev->own->engine(c->session, (uint32_t)i) ? 1 : -1;
+}
+
 yolort_status yolort_step_at(const yolort_context *c, size_t i, yolort_step *out)
 {
     if (!is_context(c) || !RT_HOLDS(STEP_AT, out && i < c->m->t.nstep)) return YOLORT_ARG;
     const struct rt_tables *t = &c->m->t;
     const struct ym_step *p = &t->step[i];
+    const char *kernel = t->strings + t->kernel[p->kernel].name;
     *out = (yolort_step){
-        .kernel = t->strings + t->kernel[p->kernel].name,
+        .kernel = yolort_step_engine(c, i) > 0 ? t->strings + rt_engine_of(t, (uint32_t)i)->name : kernel,
         .label = t->strings + p->label,
         .line = p->line,
         .flops = p->flops,

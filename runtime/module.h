@@ -40,6 +40,9 @@
 #define YM_MAX_MAPS 4                 /* of a kernel */
 #define YM_MAP_RANK 5
 #define YM_MOST_ALIGN 4               /* 16 bytes: what one access of a GPU's thread reads or writes at most */
+#define YM_MAX_KNOBS 24               /* of an engine */
+#define YM_MAX_SIDE 65535
+#define YM_MAX_WINDOW 64              /* of an engine's convolution: kernel, stride, dilation, padding */
 #define YM_MAX_GROWTH 64u             /* a weight of half precision for one channel, packed for blocks of 32 */
 
 struct ym_header {
@@ -73,7 +76,8 @@ enum ym_section_kind {
     YM_SERVICE = 24,  /* struct ym_kernel: where in CODE the cubin of the functions in service.h lies, with YM_SERVICE_VERSION as its
                        * units; of cuda programs alone, and not of all */
     YM_CONSTANT = 25, /* struct ym_constant[]: packed weights that the loader makes */
-    YM_MAP = 26       /* struct ym_map[], those of kernel 0 first; absent when there are none */
+    YM_MAP = 26,      /* struct ym_map[], those of kernel 0 first; absent when there are none */
+    YM_ENGINE = 27    /* struct ym_engine[]; of cuda programs alone, absent when there are none */
 };
 
 /* Of service.h: how its functions are called. */
@@ -200,6 +204,39 @@ struct ym_step {
     int32_t line;            /* yaml line */
     uint32_t grain;          /* units worth handing to a thread at once, >= 1 */
     double flops, bytes;     /* per image */
+};
+
+enum ym_activation { YM_ACT_NONE, YM_ACT_RELU, YM_ACT_SIGMOID, YM_ACT_SILU };
+enum { YM_NACT = YM_ACT_SILU + 1 };
+
+/* out = activation(convolution(x, weights) + bias) + residual, of maps with adjacent channels, groups 1, zeros around the map, sums in F32
+ * and rounded once. [0] vertical, [1] horizontal. */
+struct ym_conv {
+    uint8_t dtype, out_dtype;   /* F16 or BF16, of x, the weights and the residual; out: that, or F32 */
+    uint8_t activation;         /* enum ym_activation */
+    uint8_t biased, added, pad[3]; /* 1: there is a bias, F32; a residual */
+    uint32_t images;            /* always that many: max_batch */
+    uint32_t x[3], out[3];      /* channels, height, width; at most YM_MAX_SIDE */
+    uint32_t kernel[2], stride[2], dilation[2], before[2], after[2]; /* padding; at most YM_MAX_WINDOW each */
+    uint32_t pad2;
+    uint64_t x_stride[3], out_stride[3], added_stride[3]; /* elements from one image, row, pixel to the next; 0: no residual */
+};
+
+/* How cuDNN may do a step in place of the step's kernel, which computes the same: where there is a cuDNN that takes this, and a run has
+ * all the images. Rows are in the order of their steps, of which each has one at most; what a row names lies in the arena, and nothing
+ * that it reads is what it writes. */
+struct ym_engine {
+    uint32_t step, name;        /* name: string, for profiles */
+    uint32_t version;           /* of the cuDNN that it was chosen with: 91900; another may take it too */
+    uint32_t number, nknob;     /* engine, by its number in cuDNN, and how its knobs stand */
+    uint32_t x, out, added;     /* arguments of the step; added YM_ANY: none */
+    uint64_t weights, bias;     /* in what arguments in YM_SLOT_CONSTANT count from, multiples of 64: [co][kh][kw][ci], [co]; bias 0: none */
+    uint64_t space, space_bytes; /* working memory, in the arena from a multiple of 256; it is written */
+    struct ym_conv conv;
+    struct ym_knob {
+        uint32_t type;
+        int32_t value;
+    } knob[YM_MAX_KNOBS];       /* 0 beyond nknob; each type once */
 };
 
 /* Forms of a weight that kernels read. [co, ...] is rounded up to a multiple of the argument; missing channels are 0. */

@@ -50,6 +50,8 @@ static void read_step(struct sorter *s, const struct rt_tables *t, uint32_t node
         int space = a->slot == YM_SLOT_ARENA ? ARENA : (int)a->io;
         s->access[n++] = (struct access){space, q->written, a->offset, a->offset + q->first + others * q->each};
     }
+    const struct ym_engine *g = rt_engine_of(t, s->o->step[node]);
+    if (g && g->space_bytes) s->access[n++] = (struct access){ARENA, 1, g->space, g->space + g->space_bytes};
     s->first[node + 1] = n;
 }
 
@@ -57,7 +59,7 @@ static yolort_status read_steps(struct sorter *s, const struct rt_tables *t, int
 {
     struct rt_order *o = s->o;
     size_t most = 0;
-    for (uint32_t i = 0; i < o->n; i++) most += t->step[o->step[i]].narg;
+    for (uint32_t i = 0; i < o->n; i++) most += t->step[o->step[i]].narg + 1u; /* and the working memory of an engine */
     if (most > MOST_ACCESSES) return YOLORT_LIMIT;
     s->words = (o->n + 63) / 64;
     s->first = calloc((size_t)o->n + 1, sizeof *s->first);

@@ -32,6 +32,7 @@ static const struct {
     [YM_SERVICE] = {"SERVICE", 0},
     [YM_CONSTANT] = {"CONSTANT", 0},
     [YM_MAP] = {"MAP", 0},
+    [YM_ENGINE] = {"ENGINE", 0},
 };
 enum { NKIND = sizeof kinds / sizeof *kinds };
 

@@ -21,6 +21,7 @@ static yolort_status run_step(yolort_context *c, const struct ym_step *p, int ba
     struct rt_launch l = {
         .code = &c->m->code,
         .session = c->session,
+        .step = (uint32_t)(p - t->step),
         .kernel = p->kernel,
         .narg = p->narg,
         .name = t->strings + t->kernel[p->kernel].name,

@@ -542,6 +542,18 @@ static yolort_status check_steps(struct rt_tables *t, const struct rt_error *e)
     return YOLORT_OK;
 }
 
+static yolort_status check_engines(struct rt_tables *t, const struct rt_error *e)
+{
+    struct rt_span s;
+    t->engine = NULL;
+    t->nengine = 0;
+    if (!rt_section(&t->file, YM_ENGINE, t->index).data) return YOLORT_OK;
+    RT_TRY(rows_of(t, YM_ENGINE, t->index, sizeof *t->engine, &s, &t->nengine, e));
+    t->engine = (const struct ym_engine *)(const void *)s.data;
+    for (uint32_t i = 0; i < t->nengine; i++) RT_TRY(check_string(t, t->engine[i].name, 0, "ENGINE: name", e));
+    return rt_engines_check(t, e);
+}
+
 yolort_status rt_tables_program(struct rt_tables *t, const struct rt_error *e)
 {
     t->code = rt_section(&t->file, YM_CODE, t->index);
@@ -551,5 +563,6 @@ yolort_status rt_tables_program(struct rt_tables *t, const struct rt_error *e)
     RT_TRY(check_kernels(t, e));
     RT_TRY(check_service(t, e));
     RT_TRY(check_args(t, e));
-    return check_steps(t, e);
+    RT_TRY(check_steps(t, e));
+    return check_engines(t, e);
 }

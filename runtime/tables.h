@@ -25,7 +25,8 @@ struct rt_tables {
     const struct ym_arg *arg;
     const struct ym_kernel *service; /* NULL: none */
     const struct ym_constant *constant;
-    uint32_t nio, nkernel, nparam, nmap, nstep, narg, nconstant;
+    const struct ym_engine *engine;
+    uint32_t nio, nkernel, nparam, nmap, nstep, narg, nconstant, nengine;
     struct rt_span code, constants; /* constants: as kernels read them */
     struct rt_span stored;          /* with nconstant: the section CONSTANTS */
 };
@@ -36,6 +37,13 @@ yolort_status rt_tables_shared(struct rt_tables *t, const struct rt_error *e);
 /* The record of a program, enough to know whether it can run here; then all the rest of that program. */
 yolort_status rt_tables_target(struct rt_tables *t, uint32_t index, const struct rt_error *e);
 yolort_status rt_tables_program(struct rt_tables *t, const struct rt_error *e);
+
+/* engines.c: the rows of ENGINE, whose names are checked, once the steps are. */
+yolort_status rt_engines_check(const struct rt_tables *t, const struct rt_error *e);
+/* What its fields say is a convolution of so many images that cuDNN may be asked for: sizes follow from each other, and nothing overflows. */
+int rt_is_conv(const struct ym_conv *c, uint32_t images);
+/* The row of a step, or NULL. */
+const struct ym_engine *rt_engine_of(const struct rt_tables *t, uint32_t step);
 
 /* Bytes of one image; of a checked io. */
 uint64_t rt_io_bytes(const struct ym_io *io);

@@ -145,6 +145,15 @@ typedef struct yolort_gpu {
  * with a text, when there is no driver. The driver is libcuda.so.1, or the file that the environment's YOLOC_LIBCUDA names. */
 YOLORT_API yolort_status yolort_gpus(yolort_gpu *out, size_t capacity, size_t *count, int *driver, char *error, size_t error_size);
 
+/* cuDNN 9, which does steps of modules that were tuned with it, where it is; each step has a kernel for where it is not. *version: 91900 for
+ * 9.19.0. NO_DEVICE, with a text, when there is none. It is libcudnn.so.9, or the file that the environment's YOLOC_LIBCUDNN names. */
+YOLORT_API yolort_status yolort_cudnn(int *version, char *error, size_t error_size);
+
+/* For tuners: the engines that cuDNN proposes on a device for a convolution (struct ym_conv of module.h), best first, a line each in the form
+ * that such modules name them, as many lines as fit; with the most bytes of working memory. ARG when it is no convolution. */
+YOLORT_API yolort_status yolort_cudnn_engines(int device, const void *convolution, size_t bytes, int deterministic, uint64_t most_space,
+                                              char *text, size_t size, char *error, size_t error_size);
+
 /* Memory that this process has of a GPU for weights and contexts, and that the device has for all. */
 typedef struct yolort_memory {
     uint64_t reserved_bytes; /* addresses; 0 where the driver gives out memory piece by piece */
@@ -179,6 +188,7 @@ typedef struct yolort_context_opts {
     void *memory;    /* CUDA: of the device, for the arena, at least yolort_info's arena_bytes from a multiple of 256; it stays the
                         caller's, who leaves it alone while the context lives. NULL: the context has its own */
     size_t memory_bytes;
+    int no_engines;  /* CUDA: 1: cuDNN is not used, although the module names engines of it */
 } yolort_context_opts;
 
 YOLORT_API void yolort_context_opts_init(yolort_context_opts *o, size_t size);
@@ -248,6 +258,9 @@ YOLORT_API yolort_status yolort_profile(yolort_context *c, int what);
  * Waits for them. */
 YOLORT_API yolort_status yolort_time(yolort_context *c, int batch, void *stream, int runs, double *ms);
 YOLORT_API yolort_status yolort_step_at(const yolort_context *c, size_t i, yolort_step *out);
+/* 1: the module names an engine of cuDNN for the step, which does it in runs of max_batch images; step_at's `kernel` then names the engine.
+ * -1: it names one, but there is no cuDNN here that takes it, and the step's kernel does it. 0: it names none. */
+YOLORT_API int yolort_step_engine(const yolort_context *c, size_t i);
 
 /* --- images ------------------------------------------------------------------------------------------------- */
 

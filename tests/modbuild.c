@@ -294,6 +294,7 @@ static uint32_t list_parts(struct modbuild *b, const uint8_t *blob, struct part 
         {YM_PARAM, 0, b->param, b->nparam * sizeof *b->param},
         {YM_MAP, 0, b->map, b->nmap * sizeof *b->map},
         {YM_STEP, 0, b->step, b->nstep * sizeof *b->step},
+        {YM_ENGINE, 0, b->engine, b->nengine * sizeof *b->engine},
         {YM_ARG, 0, b->arg, b->narg * sizeof *b->arg},
         {YM_CODE, 0, blob, (b->nkernel + b->nservice) * SPACING},
         {YM_SERVICE, 0, b->service, b->nservice * sizeof *b->service},
@@ -304,7 +305,8 @@ static uint32_t list_parts(struct modbuild *b, const uint8_t *blob, struct part 
     for (uint32_t t = 0; t < b->ntarget; t++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             struct part p = all[i];
-            int none = (p.kind == YM_SERVICE && !b->nservice) || (p.kind == YM_CONSTANT && !b->nrow) || (p.kind == YM_MAP && !b->nmap);
+            int none = (p.kind == YM_SERVICE && !b->nservice) || (p.kind == YM_CONSTANT && !b->nrow) || (p.kind == YM_MAP && !b->nmap) ||
+                       (p.kind == YM_ENGINE && !b->nengine);
             if ((b->without >> p.kind & 1) || (t && p.kind < YM_TARGET) || none) continue;
             p.index = t;
             if (p.kind == YM_TARGET) p.bytes = &b->target[t];

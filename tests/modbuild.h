@@ -45,13 +45,15 @@ struct modbuild {
     uint32_t nparam;
     struct ym_map map[4];
     uint32_t nmap; /* no section when 0 */
+    struct ym_engine engine[4];
+    uint32_t nengine; /* no section when 0 */
     struct ym_step step[8];
     uint32_t nstep;
     struct ym_arg arg[80];
     uint32_t narg;
     struct ym_constant row[4]; /* 0 of them: no section CONSTANT */
     uint32_t nrow;
-    float constant[64];
+    float constant[128];
     uint32_t nconstant;
     char strings[4096];
     uint32_t nstrings;

@@ -22,6 +22,8 @@ struct gpus {
     size_t n;
     int driver;
     char why[160]; /* there are none */
+    int cudnn;     /* 91900; 0: none */
+    char no_cudnn[160];
 };
 
 static void find_gpus(struct gpus *g)
@@ -29,6 +31,17 @@ static void find_gpus(struct gpus *g)
     g->why[0] = 0;
     if (yolort_gpus(g->gpu, MAX_GPUS, &g->n, &g->driver, g->why, sizeof g->why)) g->n = 0;
     if (g->n > MAX_GPUS) g->n = MAX_GPUS;
+    g->no_cudnn[0] = 0;
+    if (yolort_cudnn(&g->cudnn, g->no_cudnn, sizeof g->no_cudnn)) g->cudnn = 0;
+}
+
+/* "9.19.0", or null without one. */
+static void add_cudnn(struct cli_text *t, const struct gpus *g)
+{
+    if (g->cudnn)
+        cli_text_addf(t, "\"%d.%d.%d\"", g->cudnn / 10000, g->cudnn / 100 % 100, g->cudnn % 100);
+    else
+        cli_text_addf(t, "null");
 }
 
 static void add_gpus(struct cli_text *t, const struct gpus *g)
@@ -49,6 +62,10 @@ static void print_gpus(const struct gpus *g)
                g->gpu[i].name, g->gpu[i].multiprocessors, (double)g->gpu[i].memory_bytes / 1e9, g->driver / 1000,
                g->driver % 1000 / 10);
     if (!g->n) printf("cuda        none%s%s\n", *g->why ? ": " : "", g->why);
+    if (g->cudnn)
+        printf("cudnn       %d.%d.%d\n", g->cudnn / 10000, g->cudnn / 100 % 100, g->cudnn % 100);
+    else
+        printf("cudnn       none: %s\n", g->no_cudnn);
 }
 
 static int print_json(const char *cpu, const struct gpus *g, struct cli_error *e)
@@ -58,7 +75,9 @@ static int print_json(const char *cpu, const struct gpus *g, struct cli_error *e
     cli_text_json(&t, cpu);
     cli_text_addf(&t, ",\"threads\":%d}", yolort_cpu_threads());
     add_gpus(&t, g);
-    cli_text_addf(&t, "]}\n");
+    cli_text_addf(&t, "],\"cudnn\":");
+    add_cudnn(&t, g);
+    cli_text_addf(&t, "}\n");
     int rc = cli_text_flush(&t, stdout, e);
     cli_text_free(&t);
     return rc;

@@ -55,10 +55,20 @@ struct kernel { /* CUDA_KERNEL_NODE_PARAMS_v1 */
     void **parameter, **extra;
 };
 
+/* What a library put on a stream that is captured: a function and its argument, copied. */
+struct work {
+    void (*run)(const void *argument);
+    void *argument;
+    size_t size;
+};
+
+struct graph;
 struct node {
     unsigned index;
     struct kernel kernel;
     void *parameter[MOST_PARAMETERS]; /* copies */
+    struct work work;    /* run NULL: none */
+    struct graph *child; /* own; NULL: none */
 };
 
 /* Also what is made of it, which has nodes of its own. */
@@ -94,6 +104,8 @@ API long mockcuda_changed(void);               /* changes of graphs' nodes */
 API void mockcuda_cap(size_t bytes);           /* device memory that mapped extents may take; 1 GiB at first */
 API void mockcuda_virtual(int on);             /* whether addresses can be reserved; they can at first */
 API long mockcuda_programmatic(void);          /* edges of that kind */
+/* For a library that works on streams: runs it now, or keeps it for the graph while the stream is captured. */
+API void mockcuda_work(void *stream, void (*run)(const void *argument), const void *argument, size_t size);
 
 void mockcuda_fail(const char *name, int nth, int code)
 {
@@ -262,6 +274,11 @@ API int cuEventElapsedTime(float *ms, void *from, void *to);
 API int cuEventDestroy_v2(void *event);
 API int cuStreamWaitValue32_v2(void *stream, uint64_t address, uint32_t value, unsigned flags);
 API int cuStreamIsCapturing(void *stream, int *status);
+API int cuStreamCreate(void **stream, unsigned flags);
+API int cuStreamDestroy_v2(void *stream);
+API int cuStreamBeginCapture_v2(void *stream, int mode);
+API int cuStreamEndCapture(void *stream, void **graph);
+API int cuGraphAddChildGraphNode(void **node, void *graph, void *const *before, size_t n, void *child);
 API int cuGraphCreate(void **graph, unsigned flags);
 API int cuGraphAddKernelNode(void **node, void *graph, void *const *before, size_t n, const struct kernel *k);
 API int cuGraphAddDependencies(void *graph, void *const *from, void *const *to, size_t n);
@@ -633,14 +650,108 @@ static void tell(struct node *n, const struct kernel *k)
     }
 }
 
-static struct node *add_node(struct graph *g, const struct kernel *k)
+static struct node *new_node(struct graph *g)
 {
     struct node *n = g->n < MOST_NODES ? calloc(1, sizeof *n) : NULL;
     if (!n) return NULL;
     n->index = g->n;
-    g->node[g->n++] = n;
-    tell(n, k);
+    return g->node[g->n++] = n;
+}
+
+static struct node *add_node(struct graph *g, const struct kernel *k)
+{
+    struct node *n = new_node(g);
+    if (n) tell(n, k);
     return n;
+}
+
+static void set_work(struct node *n, const struct work *w)
+{
+    n->work = *w;
+    n->work.argument = malloc(w->size);
+    if (!n->work.argument) abort();
+    memcpy(n->work.argument, w->argument, w->size);
+}
+
+static struct graph *copy_graph(const struct graph *from);
+static int free_graph(struct graph *g);
+
+static void copy_node(struct graph *g, const struct node *from)
+{
+    struct node *n = from->kernel.function ? add_node(g, &from->kernel) : new_node(g);
+    if (!n) abort();
+    if (from->work.run) set_work(n, &from->work);
+    if (from->child) n->child = copy_graph(from->child);
+}
+
+static struct graph *copy_graph(const struct graph *from)
+{
+    struct graph *g = new_graph();
+    memcpy(g->after, from->after, sizeof g->after);
+    for (unsigned i = 0; i < from->n; i++) copy_node(g, from->node[i]);
+    return g;
+}
+
+int cuGraphAddChildGraphNode(void **node, void *graph, void *const *before, size_t n, void *child)
+{
+    ENTER("cuGraphAddChildGraphNode");
+    (void)before;
+    struct node *own = n || !child ? NULL : new_node(graph);
+    *node = own;
+    if (own) own->child = copy_graph(child);
+    return own ? 0 : INVALID_VALUE;
+}
+
+/* --- streams of the caller's own, and their capture: one at a time */
+
+static struct {
+    void *stream;
+    struct graph *graph;
+} capture;
+
+int cuStreamCreate(void **stream, unsigned flags)
+{
+    ENTER("cuStreamCreate");
+    return depth < 1 ? INVALID_CONTEXT : flags != 1 ? INVALID_VALUE : make(stream);
+}
+
+int cuStreamDestroy_v2(void *stream)
+{
+    ENTER("cuStreamDestroy_v2");
+    return unmake(stream);
+}
+
+int cuStreamBeginCapture_v2(void *stream, int mode)
+{
+    ENTER("cuStreamBeginCapture_v2");
+    if (!stream || mode != 2 || capture.graph) return INVALID_VALUE;
+    capture.stream = stream;
+    capture.graph = new_graph();
+    return 0;
+}
+
+int cuStreamEndCapture(void *stream, void **graph)
+{
+    struct graph *g = capture.graph;
+    if (!g || stream != capture.stream) return INVALID_VALUE;
+    capture.graph = NULL;
+    int code = fails("cuStreamEndCapture");
+    if (code) free_graph(g);
+    *graph = code ? NULL : g;
+    return code;
+}
+
+void mockcuda_work(void *stream, void (*run)(const void *argument), const void *argument, size_t size)
+{
+    const struct work w = {run, (void *)(uintptr_t)argument, size};
+    if (!capture.graph || stream != capture.stream) {
+        run(argument);
+        return;
+    }
+    struct node *n = new_node(capture.graph);
+    if (!n) abort();
+    if (n->index) capture.graph->after[n->index][(n->index - 1) / 8] |= (unsigned char)(1u << (n->index - 1) % 8);
+    set_work(n, &w);
 }
 
 int cuGraphAddKernelNode(void **node, void *graph, void *const *before, size_t n, const struct kernel *k)
@@ -673,6 +784,7 @@ int cuGraphAddDependencies_v2(void *graph, void *const *from, void *const *to, c
     ENTER("cuGraphAddDependencies_v2");
     for (size_t i = 0; i < n; i++) {
         if (as[i].from_port != as[i].type || as[i].type > 1 || as[i].to_port) return INVALID_VALUE;
+        if (as[i].type && (((const struct node *)from[i])->child || ((const struct node *)to[i])->child)) return INVALID_VALUE;
         programmatic += as[i].type;
     }
     return add_edges(graph, from, to, n);
@@ -683,11 +795,7 @@ int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long fla
     ENTER("cuGraphInstantiateWithFlags");
     const struct graph *from = graph;
     if (flags) return INVALID_VALUE;
-    struct graph *g = new_graph();
-    memcpy(g->after, from->after, sizeof g->after);
-    for (unsigned i = 0; i < from->n; i++)
-        if (!add_node(g, &from->node[i]->kernel)) abort();
-    *exec = g;
+    *exec = copy_graph(from);
     return 0;
 }
 
@@ -713,27 +821,43 @@ static unsigned next_ready(const struct graph *g, const unsigned char *done)
     return g->n;
 }
 
-/* In an order as far from that of the nodes as the edges allow, so that a missing one shows. */
-int cuGraphLaunch(void *exec, void *stream)
+static int play(const struct graph *g);
+
+static int play_node(const struct node *n)
 {
-    ENTER("cuGraphLaunch");
-    const struct graph *g = exec;
+    if (n->child) return play(n->child);
+    if (!n->work.run) return launch(&n->kernel);
+    n->work.run(n->work.argument);
+    return 0;
+}
+
+/* In an order as far from that of the nodes as the edges allow, so that a missing one shows. */
+static int play(const struct graph *g)
+{
     unsigned char done[MOST_NODES / 8] = {0};
-    (void)stream;
-    played++;
     for (unsigned k = 0; k < g->n; k++) {
         unsigned i = next_ready(g, done);
-        int error = i < g->n ? launch(&g->node[i]->kernel) : INVALID_VALUE;
+        int error = i < g->n ? play_node(g->node[i]) : INVALID_VALUE;
         if (error) return error;
         done[i / 8] |= (unsigned char)(1u << i % 8);
     }
     return 0;
 }
 
+int cuGraphLaunch(void *exec, void *stream)
+{
+    ENTER("cuGraphLaunch");
+    (void)stream;
+    played++;
+    return play(exec);
+}
+
 static int free_graph(struct graph *g)
 {
     for (unsigned i = 0; i < g->n; i++) {
         free_parameters(g->node[i]);
+        free(g->node[i]->work.argument);
+        if (g->node[i]->child) free_graph(g->node[i]->child);
         free(g->node[i]);
     }
     return unmake(g);

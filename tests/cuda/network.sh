@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # CUDA modules without a GPU, through the command: NVRTC compiles a network, the mock driver runs its kernels on the host, the
-# results are those of the CPU: network.sh YOLOC TEST_GPU MOCK [long]
+# results are those of the CPU: network.sh YOLOC TEST_GPU MOCK MOCKCUDNN [long]
 # long: every bench model for every target compiles.
 set -euo pipefail
-yoloc=$1 program=$2 mock=$3
+yoloc=$1 program=$2 mock=$3 dnn=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 here=$(cd "$(dirname "$0")" && pwd)
+export YOLOC_LIBCUDNN=/nowhere/libcudnn.so # but where it is wanted
 unset YOLOC_LIBCUDA MOCKCUDA_KERNELS MOCKCUDA_DEVICES
 
 compile() { # MODEL TARGET OUT OPTION...
@@ -22,7 +23,7 @@ if ! compile tests/tiny.yaml cuda:sm_90a "$work/tiny.yoloc" 2>"$work/log"; then
     grep -q 'no NVRTC found' "$work/log" && exit 77
     exit 1
 fi
-if [ "${4-}" = long ]; then
+if [ "${5-}" = long ]; then
     for target in 75 80 86 87 89 90a 100 120; do
         for model in yolov8{n,s,m,l,x} yolov5{n,s,m} yolov10n yolo11n yolo12n yolo26n; do
             compile "models/$model.yaml" "cuda:sm_$target" "$work/m.yoloc" --strip || fail "$model for sm_$target"
@@ -60,6 +61,12 @@ grep -q ' 0 known, [1-9][0-9]* measured, 0 left' "$work/log" || fail "tuning mea
 tuned "$work/known.yoloc"
 grep -q measured "$work/log" && fail "what is known is measured again"
 cmp "$work/tuned.yoloc" "$work/known.yoloc" || fail "the second compile gives another module"
+
+# What there is of cuDNN.
+YOLOC_LIBCUDNN=$dnn "$yoloc" devices | grep -q '^cudnn  *9\.19\.0$' || fail "devices does not name cuDNN"
+YOLOC_LIBCUDNN=$dnn "$yoloc" devices --json | grep -q '"cudnn":"9\.19\.0"}' || fail "devices --json does not name cuDNN"
+YOLOC_LIBCUDNN=/nowhere/dnn.so "$yoloc" devices | grep -q '^cudnn  *none: no cuDNN (/nowhere/dnn.so' || fail "devices finds cuDNN nowhere"
+YOLOC_LIBCUDNN=/nowhere/dnn.so "$yoloc" devices --json | grep -q '"cudnn":null}' || fail "devices --json finds cuDNN nowhere"
 
 # A module for several: the first that runs here.
 compile tests/tiny.yaml cuda:sm_86,cuda:sm_90a "$work/two.yoloc"
