@@ -34,7 +34,7 @@ static kv key_position(struct kb *b, const struct yir_tdesc *q, kv row, kv colum
     return kb_iadd(b, start, j);
 }
 
-/* scale * q . k of a head, a query's place and a key. */
+/* scale * q . k of a head, a query's place and a key. The op's attributes are those of attention scores, or begin with them. */
 static kv score(struct kb *b, const struct site *s, const kv *query, kv head, kv key)
 {
     const struct yir_a_attn *a = kb_attr(s);
@@ -88,6 +88,38 @@ kv emit_attn_mix(struct kb *b, const struct site *s, const kv *ix)
     kv weight = kb_arg(b, s, 0, (kv[]){ix[0], ix[2], ix[3], head, j});
     kv value = kb_arg(b, s, 1, (kv[]){ix[0], channel, row, column});
     return kb_end_fma(b, sum, weight, value);
+}
+
+/* The largest score is taken off first, so that no exponent is large. */
+kv emit_attention(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_attention *a = kb_attr(s);
+    const struct yir_tdesc *q = kb_desc(s, 0), *v = kb_desc(s, 2);
+    int64_t areas = a->score.areas, keys = v->dim[2] * v->dim[3] / areas;
+    const kv query[] = {ix[0], ix[2], ix[3]};
+    kv head = kb_idiv(b, ix[1], kb_immi(b, a->values));
+    kv part = kb_irem(b, ix[1], kb_immi(b, a->values));
+    kv first = channel_of(b, head, v->dim[1], a->score.heads, a->vat);
+    kv channel = kb_iadd(b, first, part);
+    kv most = kb_var(b, kb_immf(b, -3.4028234663852886e38));
+    kv j = kb_loop(b, kb_immi(b, 0), kb_immi(b, keys), 1);
+    kv key = key_position(b, q, ix[2], ix[3], areas, keys, j);
+    kv x = score(b, s, query, head, key);
+    kv top = kb_end_max(b, most, x);
+    kv weights = kb_var(b, kb_immf(b, 0.0));
+    kv sum = kb_var(b, kb_immf(b, 0.0));
+    j = kb_loop(b, kb_immi(b, 0), kb_immi(b, keys), 1);
+    key = key_position(b, q, ix[2], ix[3], areas, keys, j);
+    x = score(b, s, query, head, key);
+    kv less = kb_fsub(b, x, top);
+    kv e = kb_exp(b, less);
+    kv old = kb_get(b, weights);
+    kb_set(b, weights, kb_fadd(b, old, e));
+    kv row, column;
+    split_position(b, v, key, &row, &column);
+    kv value = kb_arg(b, s, 2, (kv[]){ix[0], channel, row, column});
+    kv all = kb_end_fma(b, sum, e, value);
+    return kb_fdiv(b, all, kb_get(b, weights));
 }
 
 /* --- softmax ------------------------------------------------------------------------------------------------ */

@@ -287,6 +287,7 @@ int call_passes(struct call *k, struct build *b, int max_batch)
     struct pass_opts po = call_pass_opts(k, &b->precision, max_batch, !b->no_reuse);
     po.fuse = po.fuse && !b->no_fuse;
     po.apart = b->apart;
+    po.whole_attention = b->whole_attention;
     call_progress(k, "passes", 0, 1);
     b->fused = pass_run_all(b->front, k->diags, &po);
     return b->fused ? 0 : -1;
@@ -311,7 +312,7 @@ static int native_code(struct call *k, struct build *b)
 int call_find_target(struct call *k, const char *text, struct build *b)
 {
     if (call_target(k, text, &b->target)) return -1;
-    b->apart = b->target.backend == CG_CUDA;
+    b->apart = b->whole_attention = b->target.backend == CG_CUDA;
     if (b->target.backend == CG_REF)
         return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s is no target that modules can be made for", text);
     if (call_precision_target(k, &b->precision, &b->target)) return -1;

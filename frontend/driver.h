@@ -78,6 +78,7 @@ struct build {
     struct precision precision;
     bool no_reuse, no_fuse; /* whatever the handle's options say */
     bool apart;             /* some target runs kernels side by side */
+    bool whole_attention;   /* all targets have kernels of attention as a whole */
 };
 int call_target(struct call *k, const char *text, struct cg_target *out);
 /* The handle's options for the pass manager; max_batch 0: the manager's default. */

@@ -198,6 +198,7 @@ static struct yir_func *run_passes(struct call *k, struct yir_func *f, const cha
     if (call_precision(k, f, NULL, &precision)) return NULL;
     struct pass_opts po = call_pass_opts(k, &precision, k->o->batch, true);
     po.verify_each = true;
+    po.whole_attention = strcmp(passes, "all") != 0; /* who names the pass wants it */
     if (!strcmp(passes, "all")) return pass_run_all(f, k->diags, &po);
     return *passes ? pass_run_named(f, k->diags, passes, &po) : f;
 }
@@ -365,7 +366,12 @@ static int rebuild(struct call *k, const struct cg_modview *v, struct build *b, 
     b->front = cg_module_front(k->arena, k->types, k->diags, v, false);
     b->no_fuse = strstr(v->meta.options, "no-fuse") != NULL;
     b->no_reuse = strstr(v->meta.options, "no-reuse") != NULL;
-    for (uint32_t i = 0; i < YM_MAX_TARGETS; i++) b->apart = b->apart || target_at(v, i).kind == YM_CUDA;
+    b->whole_attention = true;
+    for (uint32_t i = 0; i < YM_MAX_TARGETS; i++) {
+        uint32_t kind = (uint32_t)target_at(v, i).kind;
+        b->apart = b->apart || kind == YM_CUDA;
+        b->whole_attention = b->whole_attention && kind != YM_CPU;
+    }
     if (!b->front || call_precision(k, b->front, v->meta.precision, &b->precision)) return -1;
     if (call_passes(k, b, v->meta.max_batch)) return -1;
     if (!kernels) return 0;

@@ -347,7 +347,10 @@ int call_build_module(struct call *k, struct build *b, const struct cg_meta *met
                  !k->o->tune_report;
     if (whole) text = module_text(k, c.compiler, each, n, meta);
     if (whole && k->o->cache == 1 && stored_module(k, &c, &text, out)) return 0;
-    for (uint32_t i = 1; i < n; i++) each->apart = each->apart || each[i].apart;
+    for (uint32_t i = 1; i < n; i++) {
+        each->apart = each->apart || each[i].apart;
+        each->whole_attention = each->whole_attention && each[i].whole_attention;
+    }
     if (call_passes(k, each, meta->max_batch)) return -1;
     if (k->o->tune && tune(k, each, meta, &c, &co)) return -1;
     for (uint32_t i = 0; i < n; i++) {

@@ -101,6 +101,7 @@ struct yir_a_stride { float stride; };
 struct yir_a_affine { float mul, add; };
 struct yir_a_deconv { int32_t stride[2], pad[2], grow[2], groups; }; /* grow: more rows and columns at the far ends */
 struct yir_a_attn { int32_t heads, dim, qat, kat, areas; float scale; };
+struct yir_a_attention { struct yir_a_attn score; int32_t values, vat; };
 struct yir_a_mix { int32_t dim, at, areas; };
 struct yir_a_resize { int32_t factor, corners; };
 struct yir_a_count { int32_t count; };

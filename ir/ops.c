@@ -67,6 +67,12 @@ static const struct yir_attr attrs_attn[] = {
     {"qat", AT(attn, qat), 1, 'i', {0}},       {"kat", AT(attn, kat), 1, 'i', {0}},
     {"areas", AT(attn, areas), 1, 'i', {1}},   {"scale", AT(attn, scale), 1, 'f', {F_1}},
 };
+static const struct yir_attr attrs_attention[] = {
+    {"heads", AT(attention, score.heads), 1, 'i', {1}},   {"dim", AT(attention, score.dim), 1, 'i', {1}},
+    {"qat", AT(attention, score.qat), 1, 'i', {0}},       {"kat", AT(attention, score.kat), 1, 'i', {0}},
+    {"areas", AT(attention, score.areas), 1, 'i', {1}},   {"scale", AT(attention, score.scale), 1, 'f', {F_1}},
+    {"values", AT(attention, values), 1, 'i', {1}},       {"vat", AT(attention, vat), 1, 'i', {0}},
+};
 static const struct yir_attr attrs_mix[] = {
     {"dim", AT(mix, dim), 1, 'i', {1}},
     {"at", AT(mix, at), 1, 'i', {0}},
@@ -115,6 +121,7 @@ static const struct yir_attr attrs_image[] = {
 #define SCHEMA_affine SCHEMA(affine)
 #define SCHEMA_deconv SCHEMA(deconv)
 #define SCHEMA_attn SCHEMA(attn)
+#define SCHEMA_attention SCHEMA(attention)
 #define SCHEMA_mix SCHEMA(mix)
 #define SCHEMA_resize SCHEMA(resize)
 #define SCHEMA_count SCHEMA(count)

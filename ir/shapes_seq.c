@@ -60,9 +60,18 @@ static int need_areas(const struct infer *i, int64_t areas, int64_t positions)
     return 0;
 }
 
-static int check_attn(const struct infer *i, int64_t *keys)
+/* Operand k has, in each area, a position for each of so many keys. */
+static int need_keys(const struct infer *i, int k, int64_t areas, int64_t keys)
 {
-    const struct yir_a_attn *a = i->attr;
+    int64_t n = i->in[k]->dim[2] * i->in[k]->dim[3];
+    if (need_areas(i, areas, n)) return -1;
+    if (YIR_BREAKS(OP_KEYS, n / areas != keys))
+        return BAD(i, "%s: weights of %lld keys for %lld values", yir_infer_name(i), (long long)keys, (long long)n);
+    return 0;
+}
+
+static int check_attn(const struct infer *i, const struct yir_a_attn *a, int64_t *keys)
+{
     const int64_t *q = i->in[0]->dim, *k = i->in[1]->dim;
     if (yir_need_map(i) || yir_need_map_at(i, 1) || need_share(i, q[1], a->heads, a->dim, a->qat) ||
         need_share(i, k[1], a->heads, a->dim, a->kat) || need_areas(i, a->areas, q[2] * q[3]) ||
@@ -76,7 +85,7 @@ int yir_shape_attn_scores(struct infer *i)
 {
     const int64_t *q = i->in[0]->dim;
     int64_t keys;
-    if (check_attn(i, &keys)) return -1;
+    if (check_attn(i, i->attr, &keys)) return -1;
     yir_set_shape(i, 5, (int64_t[]){q[0], q[2], q[3], ((const struct yir_a_attn *)i->attr)->heads, keys});
     return 0;
 }
@@ -84,7 +93,7 @@ int yir_shape_attn_scores(struct infer *i)
 int yir_shape_attn_peak(struct infer *i)
 {
     int64_t keys;
-    if (check_attn(i, &keys)) return -1;
+    if (check_attn(i, i->attr, &keys)) return -1;
     i->out.dim[1] = ((const struct yir_a_attn *)i->attr)->heads;
     return 0;
 }
@@ -96,16 +105,24 @@ int yir_shape_attn_mix(struct infer *i)
     if (YIR_BREAKS(OP_SCORES, s->rank != 5 || !yir_dtype_is_float(s->dtype)))
         return BAD(i, "attn_mix: the weights must have 5 dimensions");
     const int64_t *d = s->dim;
-    if (yir_need_map_at(i, 1) || need_share(i, v->dim[1], d[3], a->dim, a->at) ||
-        need_areas(i, a->areas, v->dim[2] * v->dim[3]) || need_areas(i, a->areas, d[1] * d[2]))
+    if (yir_need_map_at(i, 1) || need_share(i, v->dim[1], d[3], a->dim, a->at) || need_areas(i, a->areas, d[1] * d[2]) ||
+        need_keys(i, 1, a->areas, d[4]))
         return -1;
-    if (YIR_BREAKS(OP_KEYS, v->dim[2] * v->dim[3] / a->areas != d[4]))
-        return BAD(i, "attn_mix: weights of %lld keys for %lld values", (long long)d[4],
-                   (long long)(v->dim[2] * v->dim[3]));
     i->out = *v;
     i->out.dim[1] = d[3] * a->dim;
     i->out.dim[2] = d[1];
     i->out.dim[3] = d[2];
+    return 0;
+}
+
+int yir_shape_attention(struct infer *i)
+{
+    const struct yir_a_attention *a = i->attr;
+    int64_t keys;
+    if (check_attn(i, &a->score, &keys) || yir_need_map_at(i, 2) ||
+        need_share(i, i->in[2]->dim[1], a->score.heads, a->values, a->vat) || need_keys(i, 2, a->score.areas, keys))
+        return -1;
+    i->out.dim[1] = (int64_t)a->score.heads * a->values;
     return 0;
 }
 

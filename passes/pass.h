@@ -15,6 +15,7 @@ struct pass_opts {
     bool fuse;              /* false: every op its own kernel (debugging, verify) */
     bool reuse;             /* false: every buffer its own memory (verify, guard tests) */
     bool apart;             /* memory is shared only where no kernel then waits for one more: kernels run side by side */
+    bool whole_attention;   /* kernels do attention as a whole, so that its scores are never in memory */
     bool strict;            /* a batch normalisation that makes NaN or infinities is an error */
     bool verify_each;       /* after each pass, whatever the build */
     enum yir_dtype precision; /* of values and weights inside the network: F32, F16, BF16 */

@@ -2,8 +2,9 @@
  * and nothing else: every kernel computes in float, so a value that is used in its own kernel is not rounded.
  *
  *   - A convolution, transposed ones too, reads a half-precision map and weights; its bias stays F32, as it is added to a float.
+ *   - Attention as a whole reads half-precision maps, where convolutions follow; its scores and sums are float.
  *   - What lies behind the last convolution on each way to an output stays F32, and so do the outputs; heads (decoding,
- *     softmax, attention, sums over a map) are F32 wherever they stand.
+ *     softmax, parts of attention, sums over a map) are F32 wherever they stand.
  *   - A point-wise op with an F32 operand is F32: positions and what heads made are not rounded again.
  *   - An op that only moves elements is F32 when all it moves is.
  *
@@ -124,7 +125,7 @@ static enum yir_dtype type_of(const struct precision *c, uint32_t op)
     case YIR_EW: return full ? YIR_F32 : type;
     case YIR_MOVE: return n && full == n ? YIR_F32 : type;
     case YIR_CONTRACT: return in_range(c, op, type) ? type : YIR_F32;
-    case YIR_HEAD: return YIR_F32;
+    case YIR_HEAD: return f->op[op].code == YIR_attention ? type : YIR_F32;
     case YIR_WINDOW:
     case YIR_EDGE: break;
     }

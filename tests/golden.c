@@ -5,7 +5,7 @@
  *   == args              words: what is done with the input, in this order
  *        scale=s nc=N imgsz=H,W rule layers      (a model description alone) options of the build
  *        passes=a,b       these passes, each verified afterwards (or `passes=all`: the pipeline)
- *        batch=N no-fuse no-reuse                options of the passes
+ *        batch=N no-fuse no-reuse whole-attention  options of the passes
  *        precision=TYPE layer=PATTERN:TYPE       (the second at most once)
  *        verify[=stage,stage]                    the verifier; stages are nobn, layout, kernels, places
  *        locs                                    print positions and module names
@@ -162,6 +162,7 @@ static int take_arg(const struct test *t, char *word, struct options *o)
     if (!strcmp(word, "verify")) return o->verify = true, value ? stages_of(t, value, &o->stages) : 0;
     if (!strcmp(word, "no-fuse")) return o->pass.fuse = false, 0;
     if (!strcmp(word, "no-reuse")) return o->pass.reuse = false, 0;
+    if (!strcmp(word, "whole-attention")) return o->pass.whole_attention = true, 0;
     if (!strcmp(word, "rule")) return o->model.rule = true, 0;
     if (!strcmp(word, "layers")) return o->model.layers = true, 0;
     if (!value) return complain(t, "unknown argument: ", word);

@@ -20,6 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     o.fuse = !(choice & 1);
     o.reuse = !(choice & 2);
     o.max_batch = 1 + (choice >> 2 & 3);
+    o.whole_attention = choice & 32;
     const char *names = choice & 16 ? "simplify,cse,dce,inputs,layout,fuse,views,memplan" : NULL;
     if (f) f = names ? pass_run_named(f, d, names, &o) : pass_run_all(f, d, &o);
     if (!f) YIR_ASSERT(yir_diag_errors(d) > 0);

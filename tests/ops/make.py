@@ -362,6 +362,25 @@ def mixed(s, v, dim, at=0, areas=1):
     return build((n, heads * dim, h, w), element)
 
 
+def softened(s):
+    """Softmax over the last of five dimensions."""
+    def weight(b, i, j, h, k):
+        row = [s.at(b, i, j, h, m) for m in range(s.shape[4])]
+        return math.exp(s.at(b, i, j, h, k) - max(row)) / sum(math.exp(v - max(row)) for v in row)
+    return build(s.shape, weight)
+
+
+def whole_attentions():
+    q = tensor((2, 10, 4, 3), 3.0)
+    t = build((2, 10, 12, 1), lambda b, c, p, _: q.at(b, c, p // 3, p % 3))
+    v = mixed(softened(attention(q, q, heads=2, dim=3, qat=1, kat=2, areas=2, scale=0.5)), q, 2, 3, 2)
+    case("attention", "two heads, two areas", q, {},
+         [f"%1 = attention %x, %x, %x {{heads=2 dim=3 qat=1 kat=2 areas=2 scale=0.5 values=2 vat=3}} : {typed(v)}"], v)
+    v = mixed(softened(attention(q, t, 1, 10)), t, 7, 1)
+    case("attention", "keys as tokens", q, {}, [f"%1 = tokens %x : {typed(t)}",
+                                                f"%2 = attention %x, %1, %1 {{dim=10 values=7 vat=1}} : {typed(v)}"], v)
+
+
 def attentions():
     q = tensor((2, 10, 4, 3))
     attrs = dict(heads=2, dim=3, qat=1, kat=2, areas=2, scale=0.5)
@@ -602,6 +621,7 @@ heads()
 attentions()
 sequences()
 queries()
+whole_attentions()
 print('{"about": "made by tests/ops/make.py; x, weights and y are row-major", "cases": [')
 lines = []
 for c in cases:
