@@ -71,12 +71,6 @@ static bool find_sources(struct input *in, yir_ref r, int shift, int depth)
     return true;
 }
 
-static bool has_type(const struct kb_target *t, enum yir_dtype d)
-{
-    if (d == YIR_F16) return t->sm >= 75;
-    return t->sm >= 80 && (d == YIR_BF16 || (d == YIR_F32 && t->tf32));
-}
-
 /* A transposed convolution whose windows, 2x2 with stride 2, do not overlap, as a 1x1 convolution that gives the channels of four pixels
  * side by side. */
 static bool spread_of(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct conv *c)
@@ -115,7 +109,7 @@ static bool take(const struct yir_func *f, uint32_t first, uint32_t last, const 
     bool spread = spread_of(f, first, last, t, c);
     if (!spread && !cg_conv_of(f, first, last, t, c)) return false;
     enum yir_dtype d = yir_desc(f, c->x)->dtype;
-    if (!has_type(t, d) || yir_desc(f, c->w)->dtype != d) return false;
+    if (!mma_has_type(t, d) || yir_desc(f, c->w)->dtype != d) return false;
     *m = (struct mma){.dtype = d, .sm = t->sm, .ci = c->ci / c->groups, .ih = c->ih, .iw = c->iw,
                       .groups = c->groups, .co = c->co, .oh = c->oh, .ow = c->ow,
                       .spread = spread ? c->co / 4 : 0};
@@ -154,8 +148,7 @@ static void set_knobs(struct mma *m, const int32_t *knob)
     m->split = knob[KNOB_SPLIT];
 }
 
-/* Shared memory that a multiprocessor has, that one block may have, and threads. */
-static void limits(int sm, int64_t *all, int64_t *block, int *threads)
+void mma_limits(int sm, int64_t *all, int64_t *block, int *threads)
 {
     bool large = sm == 80 || sm == 87, largest = sm >= 90 && sm < 120;
     *all = (sm == 75 ? 64 : largest ? 228 : large ? 164 : 100) << 10;
@@ -176,7 +169,7 @@ static bool legal(const struct mma *m)
 {
     int64_t all, block, size = (int64_t)yir_dtype_size(m->dtype), columns = m->tile_k * size / 16;
     int threads;
-    limits(m->sm, &all, &block, &threads);
+    mma_limits(m->sm, &all, &block, &threads);
     if (m->tile_m % (16 * m->warps_m) || m->tile_n % (16 * m->warps_n) || columns / 2 % m->split) return false;
     if (mma_threads(m) > 512 || mma_threads(m) % columns || mma_shared(m) > block) return false;
     if (m->tile_k / ((m->ci + mma_chunk(m) - 1) / mma_chunk(m) * mma_chunk(m)) + 2 + m->taps[0] * m->taps[1] > 64) return false;
@@ -188,7 +181,7 @@ static int64_t resident(const struct mma *m)
 {
     int64_t all, block;
     int threads;
-    limits(m->sm, &all, &block, &threads);
+    mma_limits(m->sm, &all, &block, &threads);
     int64_t fit = all / (mma_shared(m) + 1024), most = threads / mma_threads(m), regs = 65536 / (registers(m) * mma_threads(m));
     if (most < fit) fit = most;
     if (regs < fit) fit = regs;

@@ -122,6 +122,15 @@ static const char pair_text[] =
     "    return v;\n"
     "}\n";
 
+/* sm_75 converts one at a time. */
+static const char pair_halves_text[] =
+    "static __device__ unsigned ptx_pair_f16(float low, float high)\n"
+    "{\n"
+    "    unsigned v;\n"
+    "    asm(\"{.reg .b16 a, b; cvt.rn.f16.f32 a, %1; cvt.rn.f16.f32 b, %2; mov.b32 %0, {a, b};}\" : \"=r\"(v) : \"f\"(low), \"f\"(high));\n"
+    "    return v;\n"
+    "}\n";
+
 static const char *kind_name(enum yir_dtype t)
 {
     return t == YIR_F16 ? "_f16" : t == YIR_BF16 ? "_bf16" : "_tf32";
@@ -143,16 +152,45 @@ void mma_put_product(struct yir_str *out, enum yir_dtype t, int sm)
     if (t == YIR_F32) yir_str_fmt(out, "%s", tf32_text);
 }
 
+bool mma_has_type(const struct kb_target *t, enum yir_dtype d)
+{
+    if (d == YIR_F16) return t->sm >= 75;
+    return t->sm >= 80 && (d == YIR_BF16 || (d == YIR_F32 && t->tf32));
+}
+
+void mma_put_fragment(struct yir_str *out)
+{
+    yir_str_fmt(out, "%s", fragment_text);
+}
+
+void mma_put_copy(struct yir_str *out, int bytes)
+{
+    yir_str_fmt(out, copy_text, bytes, bytes == 16 ? "cg" : "ca", bytes);
+}
+
+void mma_put_order(struct yir_str *out)
+{
+    yir_str_fmt(out, "%s", order_text);
+}
+
+void mma_put_pair(struct yir_str *out, enum yir_dtype t, int sm)
+{
+    if (t == YIR_F16 && sm < 80)
+        yir_str_fmt(out, "%s", pair_halves_text);
+    else
+        yir_str_fmt(out, pair_text, kind_name(t), kind_name(t) + 1);
+}
+
 void mma_put_head(struct yir_str *out, const struct mma *m)
 {
     int align = least_align(m);
-    yir_str_fmt(out, "%s", fragment_text);
+    mma_put_fragment(out);
     mma_put_product(out, m->dtype, m->sm);
-    if (m->wide) yir_str_fmt(out, pair_text, kind_name(m->dtype), kind_name(m->dtype) + 1);
+    if (m->wide) mma_put_pair(out, m->dtype, m->sm);
     if (!has_async(m)) return;
-    yir_str_fmt(out, copy_text, 16, "cg", 16);
-    if (!m->wide && (align == 8 || align == 4)) yir_str_fmt(out, copy_text, align, "ca", align);
-    yir_str_fmt(out, "%s", order_text);
+    mma_put_copy(out, 16);
+    if (!m->wide && (align == 8 || align == 4)) mma_put_copy(out, align);
+    mma_put_order(out);
 }
 
 /* --- body: names ------------------------------------------------------------------------------------------- */

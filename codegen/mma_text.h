@@ -38,6 +38,19 @@ int64_t mma_chunk(const struct mma *m);    /* elements of 16 bytes */
 int64_t mma_steps(const struct mma *m);    /* of 32 bytes, of all taps */
 int64_t mma_steps_of(enum yir_dtype t, int64_t taps, int64_t ci);
 
+/* Bytes of shared memory that a multiprocessor has, that one block may have, and threads. */
+void mma_limits(int sm, int64_t *all, int64_t *block, int *threads);
+
+/* Whether the target has products of the type: F32 is rounded to tf32. */
+bool mma_has_type(const struct kb_target *t, enum yir_dtype d);
+
+/* ptx_fragment: 16 rows of 32 bytes. */
+void mma_put_fragment(struct yir_str *out);
+/* ptx_copy16, _copy8 or _copy4, which run on, and ptx_commit and ptx_wait. */
+void mma_put_copy(struct yir_str *out, int bytes);
+void mma_put_order(struct yir_str *out);
+/* ptx_pair_f16 or _bf16: two floats to a word. */
+void mma_put_pair(struct yir_str *out, enum yir_dtype t, int sm);
 /* ptx_mma_f16, _bf16 or _tf32 (for F32, with ptx_tf32, which rounds): 16 x 8 sums of 32 bytes each. */
 void mma_put_product(struct yir_str *out, enum yir_dtype t, int sm);
 /* Functions that the body uses. */

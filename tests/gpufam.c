@@ -96,6 +96,31 @@ static const struct row {
      "in  %x : f32[@N,104,13,9] nchw\nw   $k : @D[1072,104,1,1] oihw\nw   $b : f32[1072]\n"
      "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,104,13,9] nchw\n%2 = leaky %1 {slope=2} : @D[@N,104,13,9] nchw\n"
      "%3 = conv2d %2, $k, $b : @D[@N,1072,13,9] nchw\n%4 = silu %3 : @D[@N,1072,13,9] nchw\nout y = %4\n"},
+    {"attn_mma", "2 heads 32-64 h20", "fb", {1, 16},
+     "in  %x : f32[@N,256,20,20] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,256,20,20] nchw\n"
+     "%2 = leaky %1 {slope=3} : @D[@N,256,20,20] nchw\n"
+     "%3 = attention %2, %2, %2 {heads=2 dim=32 kat=32 scale=0.17677669 values=64 vat=64} : @D[@N,128,20,20] nchw\n"
+     "%4 = leaky %3 {slope=2} : @D[@N,128,20,20] nchw\nout y = %4\n"},
+    {"attn_mma", "2 heads 32-32 h40, 4 areas", "f", {1, 16},
+     "in  %x : f32[@N,192,40,40] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,192,40,40] nchw\n"
+     "%2 = leaky %1 {slope=3} : @D[@N,192,40,40] nchw\n"
+     "%3 = attention %2, %2, %2 {heads=2 dim=32 kat=32 areas=4 scale=0.17677669 values=32 vat=64} : @D[@N,64,40,40] nchw\n"
+     "%4 = leaky %3 {slope=2} : @D[@N,64,40,40] nchw\nout y = %4\n"},
+    {"attn_mma", "8 heads 32-32, 300 queries", "f", {1, 16},
+     "in  %x : f32[@N,512,300,1] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,512,300,1] nchw\n"
+     "%2 = leaky %1 {slope=3} : @D[@N,512,300,1] nchw\n%3 = slice %2 {start=256 count=256} : @D[@N,256,300,1] nchw\n"
+     "%4 = attention %2, %2, %3 {heads=8 dim=32 kat=32 scale=0.17677669 values=32} : @D[@N,256,300,1] nchw\n"
+     "%5 = add %4, %3 : @D[@N,256,300,1] nchw\nout y = %5\n"},
+    {"attn_mma", "3 heads 24-8, odd, slices at 8 bytes", "fb", {3, 3},
+     "in  %x : f32[@N,180,33,17] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,180,33,17] nchw\n"
+     "%2 = leaky %1 {slope=3} : @D[@N,180,33,17] nchw\n"
+     "%3 = attention %2, %2, %2 {heads=3 dim=24 qat=4 kat=28 scale=0.25 values=8 vat=52} : @D[@N,24,33,17] nchw\n"
+     "%4 = leaky %3 {slope=2} : @D[@N,24,33,17] nchw\nout y = %4\n"},
+    {"attn_mma", "128-128 h12", "f", {1, 4},
+     "in  %x : f32[@N,384,12,12] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,384,12,12] nchw\n"
+     "%2 = leaky %1 {slope=2} : @D[@N,384,12,12] nchw\n"
+     "%3 = attention %2, %2, %2 {dim=128 kat=128 scale=0.08838835 values=128 vat=256} : @D[@N,128,12,12] nchw\n"
+     "%4 = leaky %3 {slope=2} : @D[@N,128,12,12] nchw\nout y = %4\n"},
     {"deconv_mma", "64-64 k2 s2 h40", "f", {1, 16},
      "in  %x : f32[@N,64,40,40] nchw\nw   $k : @D[64,64,2,2] oihw\nw   $b : f32[64]\n"
      "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,64,40,40] nchw\n%2 = leaky %1 {slope=2} : @D[@N,64,40,40] nchw\n"

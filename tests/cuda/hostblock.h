@@ -237,6 +237,21 @@ static inline void ptx_fragment(unsigned v[4], unsigned from)
     host_together_done(w);
 }
 
+/* The same with the matrices turned: a lane gets rows 2 * (l % 4) and the next of column l / 4. */
+static inline void ptx_fragment_turned(unsigned v[4], unsigned from)
+{
+    host_warp *w = host_my_warp();
+    unsigned lane = host_now->index % HOST_LANES;
+    w->address[lane] = from;
+    w->out[lane] = v;
+    if (!host_together(w)) return;
+    for (unsigned l = 0; l < HOST_LANES; l++)
+        for (unsigned i = 0; i < 4; i++)
+            for (unsigned e = 0; e < 2; e++)
+                std::memcpy((unsigned char *)w->out[l] + i * 4 + e * 2, host_at(w->address[i * 8 + l % 4 * 2 + e], 16, 16) + l / 4 * 2, 2);
+    host_together_done(w);
+}
+
 static inline float __shfl_xor_sync(unsigned, float v, int other)
 {
     host_warp *w = host_my_warp();
@@ -328,6 +343,11 @@ static inline float ptx_rcp(float x)
 }
 
 static inline float ptx_exp2(float x)
+{
+    return std::exp2(x);
+}
+
+static inline float ptx_power(float x)
 {
     return std::exp2(x);
 }

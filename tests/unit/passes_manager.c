@@ -107,7 +107,7 @@ Test(passes_manager, whole_pipeline)
     b.opts.dump_after = "all";
     struct yir_func *f = pass_run_all(b.f, b.diags, &b.opts);
     cr_assert_not_null(f);
-    const char *order = "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,either,precision,fuse,views,memplan,";
+    const char *order = "inputs,foldbn,constfold,focus,simplify,cse,dce,attend,layout,either,precision,fuse,views,memplan,";
     cr_assert_str_eq(b.log->passes.text, order);
     cr_assert_str_eq(b.log->timed.text, order);
     cr_assert(!b.log->negative);
@@ -143,7 +143,7 @@ Test(passes_manager, skip)
     cr_assert_not_null(f);
     cr_assert(has_op(f, YIR_pad));
     cr_assert(has_op(f, YIR_relu));
-    cr_assert_str_eq(b.log->timed.text, "inputs,foldbn,constfold,focus,cse,layout,either,precision,fuse,views,memplan,");
+    cr_assert_str_eq(b.log->timed.text, "inputs,foldbn,constfold,focus,cse,attend,layout,either,precision,fuse,views,memplan,");
     yir_arena_free(b.arena);
 }
 
@@ -154,7 +154,7 @@ Test(passes_manager, stop_after)
     struct yir_func *f = pass_run_all(b.f, b.diags, &b.opts);
     cr_assert_not_null(f);
     cr_assert_eq(f->nkernel, 0);
-    cr_assert_str_eq(b.log->timed.text, "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,");
+    cr_assert_str_eq(b.log->timed.text, "inputs,foldbn,constfold,focus,simplify,cse,dce,attend,layout,");
     yir_arena_free(b.arena);
 }
 
@@ -168,8 +168,9 @@ Test(passes_manager, limit)
         "inputs,foldbn,constfold,focus,simplify,layout,fuse,views,memplan,",
         "inputs,foldbn,constfold,focus,simplify,cse,layout,fuse,views,memplan,",
         "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,fuse,views,memplan,",
-        "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,either,fuse,views,memplan,",
-        "inputs,foldbn,constfold,focus,simplify,cse,dce,layout,either,precision,fuse,views,memplan,",
+        "inputs,foldbn,constfold,focus,simplify,cse,dce,attend,layout,fuse,views,memplan,",
+        "inputs,foldbn,constfold,focus,simplify,cse,dce,attend,layout,either,fuse,views,memplan,",
+        "inputs,foldbn,constfold,focus,simplify,cse,dce,attend,layout,either,precision,fuse,views,memplan,",
     };
     for (int n = 0; n < (int)YIR_COUNT(want); n++) {
         struct bench b = open_bench();
