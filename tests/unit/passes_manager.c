@@ -111,7 +111,7 @@ Test(passes_manager, whole_pipeline)
     cr_assert_str_eq(b.log->passes.text, order);
     cr_assert_str_eq(b.log->timed.text, order);
     cr_assert(!b.log->negative);
-    cr_assert_eq(b.log->unchanged, 4, "foldbn, constfold, focus and precision have nothing to do here");
+    cr_assert_eq(b.log->unchanged, 5, "foldbn, constfold, focus, attend and precision have nothing to do here");
     cr_assert_str_eq(b.log->last, text_of(f));
     cr_assert_eq(yir_verify(f, YIR_S_NOBN | YIR_S_LAYOUT | YIR_S_KERNELS | YIR_S_PLACES), 0);
     yir_arena_free(b.arena);
