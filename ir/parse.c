@@ -451,11 +451,12 @@ static int take_loc(struct parser *p, struct op_line *l)
     if (yir_take_uint(&p->s, UINT32_MAX, &line) || yir_expect(&p->s, ':') ||
         yir_take_uint(&p->s, UINT32_MAX, &col))
         return -1;
-    l->has_loc = true;
+    l->has_loc = line > 0; /* line 0: known by its name at most */
     l->loc = (struct yir_loc){0, (uint32_t)line, (uint32_t)col};
     if (yir_at_eol(&p->s)) return 0;
     if (yir_take_name(&p->s, &w)) return -1;
     l->loc_name = keep(p, w);
+    l->has_loc = true;
     return 0;
 }
 

@@ -99,6 +99,17 @@ static bool survives(const char *s, size_t n)
     return parsed;
 }
 
+/* A line of 0 without a name says no more than no position: the op's own place in the text. */
+Test(ir_text, positions_come_back)
+{
+    static const char *const position[] = {"", "@0:0", "@0:5 ", "@3:5", "@0:5 model.3", "@0:0 a", "@4294967295:0"};
+    for (size_t i = 0; i < YIR_COUNT(position); i++) {
+        char s[128];
+        int n = snprintf(s, sizeof s, "in %%x : f32[4]\n%%1 = relu %%x : f32[4] %s\nout y = %%1\n", position[i]);
+        cr_expect(survives(s, (size_t)n), "%s", position[i]);
+    }
+}
+
 static uint64_t random_next(uint64_t *state)
 {
     *state ^= *state << 13;
