@@ -350,8 +350,8 @@ float rt_to_source(float v, int pad, double scale, int side)
 /* In the middle and as large as it can be: what a placement worked out again is bound to be. */
 static int is_centered(const yolort_placement *p)
 {
-    int room_x = p->left + p->right, room_y = p->top + p->bottom;
-    return p->right - p->left <= 1 && p->bottom - p->top <= 1 && (!room_x || !room_y);
+    int64_t left = p->left, top = p->top, right = p->right, bottom = p->bottom; /* of any size: the caller's */
+    return right - left <= 1 && bottom - top <= 1 && (!(left + right) || !(top + bottom));
 }
 
 yolort_placement rt_placement_back(yolort_head head, const yolort_placement *p, int src_width, int src_height)

@@ -1,6 +1,7 @@
 /* Letterbox: every stored case bit for bit, geometry, and what is refused. */
 #include <criterion/criterion.h>
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,6 +186,18 @@ Test(rt_letterbox, back_as_the_predictor_does)
     cr_expect_float_eq(plain.x2, (float)(80 * 161.0 / 160), 1e-4);
     cr_expect_float_eq(again.x2, (float)(80 * 161.0 / 159), 1e-4);
     cr_expect_float_eq(again.y2, (float)(48 * 97.0 / 96), 1e-4);
+}
+
+/* A placement is the caller's: numbers that no letterbox has give some box of the picture. */
+Test(rt_letterbox, back_from_no_placement)
+{
+    static const int side[] = {INT_MIN, INT_MIN + 1, -1, 0, 1, INT_MAX};
+    for (size_t i = 0; i < 36; i++) {
+        yolort_placement p = {.left = side[i / 6], .top = side[i % 6], .right = side[i % 6], .bottom = side[i / 6]};
+        yolort_detection d = {.x1 = 1, .y1 = 2, .x2 = 3, .y2 = 4};
+        yolort_unletterbox(&d, 1, YOLORT_HEAD_FREE, &p, 40, 20);
+        cr_expect(d.x1 >= 0 && d.x2 <= 40 && d.y1 >= 0 && d.y2 <= 20);
+    }
 }
 
 /* What a predictor could not have worked out is taken as it is: top-left, and a small picture that was not enlarged. */
