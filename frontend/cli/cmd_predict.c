@@ -213,12 +213,19 @@ static int emit(struct job *j, const struct cli_source *s, const struct cli_reco
     return rc;
 }
 
-static int save_pictures(struct job *j, const struct cli_source *s, struct cli_image *im,
-                         const struct cli_engine *g, const struct cli_record *r)
+static int dump_input(struct job *j, const struct cli_source *s, const struct cli_image *im, struct cli_engine *g,
+                      const yolort_placement *p)
 {
-    struct cli_image input = {g->picture, g->info->width, g->info->height, 0};
-    if (j->dump.path && cli_savedir_png(&j->dump, s->stem, &input, j->e) != 0)
+    if (!j->dump.path)
+        return 0;
+    if (cli_engine_picture(g, im, p, j->e) != 0)
         return -1;
+    struct cli_image input = {g->picture, g->info->width, g->info->height, 0};
+    return cli_savedir_png(&j->dump, s->stem, &input, j->e);
+}
+
+static int save_picture(struct job *j, const struct cli_source *s, struct cli_image *im, const struct cli_record *r)
+{
     if (!j->save.path)
         return 0;
     cli_draw_record(im, r);
@@ -247,12 +254,12 @@ static int predict_in(struct job *j, const struct cli_source *s, struct cli_imag
                            .names = g->info->names, .nc = g->info->nc, .ms = (cli_seconds() - start) * 1e3,
                            .points = g->points, .npoint = g->info->points, .point_dims = g->info->point_dims,
                            .turned = g->turned, .masks = g->masks, .labels = g->labels, .depths = g->depths};
-    if (g->answer == CLI_CLASSES) {
+    if (g->answer == YOLORT_CLASSES) {
         r.top = g->top;
         r.n = 0;
         r.ntop = n;
     }
-    return save_pictures(j, s, im, g, &r) == 0 ? emit(j, s, &r) : -1;
+    return dump_input(j, s, im, g, &p) == 0 && save_picture(j, s, im, &r) == 0 ? emit(j, s, &r) : -1;
 }
 
 /* A picture that cannot be read is told and left out; the others are still worth having. */

@@ -45,95 +45,39 @@ int cli_runtime_check(yolort_status s, const char *what, const char *text, struc
     return -1;
 }
 
-static size_t extras_of(const struct cli_engine *g)
-{
-    return yolort_extra_count(g->info);
-}
-
-/* How many rows `decoded` has, and whether their length fits the class count; 0 when it does not. */
-static size_t rows_of(const yolort_info *info, const yolort_io *io)
-{
-    if (io->rank != 3 || io->dtype != YOLORT_F32)
-        return 0;
-    int across = info->head == YOLORT_HEAD_FREE || info->head == YOLORT_HEAD_BEST;
-    int64_t wanted = (across ? 4 : 5) + (int64_t)info->nc + (int64_t)yolort_extra_count(info);
-    return io->dim[across ? 1 : 2] == wanted ? (size_t)io->dim[across ? 2 : 1] : 0;
-}
-
 static int is_picture_input(const yolort_io *io, const yolort_info *info)
 {
     return io->dtype == YOLORT_U8 && io->rank == 4 && io->dim[1] == info->height &&
            io->dim[2] == info->width && io->dim[3] == 3;
 }
 
-static int is_map(const yolort_io *io, const yolort_info *info, int64_t channels)
+static size_t points_of(const struct cli_engine *g)
 {
-    return io->dtype == YOLORT_F32 && io->rank == 4 && io->dim[1] == channels && io->dim[2] == info->height &&
-           io->dim[3] == info->width;
+    return (size_t)g->info->points * (size_t)g->info->point_dims;
 }
 
-/* What is asked of a module of each task without boxes. */
-static const struct {
-    const char *task, *output;
-    enum cli_answer answer;
-} others[] = {{"classify", "prob", CLI_CLASSES},
-              {"semantic", "logits_x8", CLI_LABELS},
-              {"depth", "depth_x4", CLI_DEPTHS}};
-
-/* The output that holds the answer; -1: there is none. */
-static int find_output(struct cli_engine *g)
+/* Room for what is found; that of maps depends on the picture. */
+static int make_room(struct cli_engine *g)
 {
-    if (g->info->head != YOLORT_HEAD_NONE)
-        return yolort_io_find(g->module, "decoded");
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (strcmp(g->info->task, others[i].task) != 0)
-            continue;
-        g->answer = others[i].answer;
-        return yolort_io_find(g->module, others[i].output);
+    size_t n = g->capacity;
+    if (g->answer == YOLORT_CLASSES) {
+        g->prob = calloc((size_t)g->info->nc, sizeof *g->prob);
+        return g->prob ? 0 : -1;
     }
-    return -1;
-}
-
-/* Whether the output has the shape of the answer; sets nrow. */
-static int fits(struct cli_engine *g, const yolort_io *io)
-{
-    switch (g->answer) {
-    case CLI_BOXES: return (g->nrow = rows_of(g->info, io)) != 0;
-    case CLI_CLASSES: return io->dtype == YOLORT_F32 && io->rank == 2 && io->dim[1] == g->info->nc && g->info->nc > 0;
-    case CLI_LABELS: return g->info->nc > 0 && is_map(io, g->info, g->info->nc);
-    case CLI_DEPTHS: return is_map(io, g->info, 1);
-    }
-    return 0;
-}
-
-static int bind_protos(struct cli_engine *g, const char *name, struct cli_error *e)
-{
-    int at = yolort_io_find(g->module, "proto");
-    const yolort_io *io = at < 0 ? NULL : yolort_io_at(g->module, (size_t)at);
-    if (!io || io->dtype != YOLORT_F32 || io->rank != 4 || io->dim[1] != g->info->coefficients)
-        return cli_fail(e, CLI_MODULE_FILE, "%s: prototypes of masks and coefficients do not fit together", name);
-    g->protos = malloc(io->bytes_per_image);
-    g->masks = calloc(g->capacity, sizeof *g->masks);
-    if (!g->protos || !g->masks)
-        return cli_fail(e, CLI_MEMORY, "%s: out of memory", name);
-    g->proto = (yolort_proto){g->protos, (int)io->dim[1], (int)io->dim[2], (int)io->dim[3]};
-    return cli_runtime_check(yolort_bind(g->context, (size_t)at, g->protos, io->bytes_per_image), name,
-                             yolort_error(g->context), e);
-}
-
-static int bind_boxes(struct cli_engine *g, const char *name, struct cli_error *e)
-{
-    size_t floats = (size_t)g->info->points * (size_t)g->info->point_dims;
-    g->work = malloc(yolort_nms_work_size(g->nrow));
-    g->found = calloc(g->capacity, sizeof *g->found);
-    g->extra = calloc(extras_of(g) + 1, sizeof *g->extra);
-    if (floats)
-        g->points = calloc(g->capacity, floats * sizeof *g->points);
+    if (g->answer != YOLORT_BOXES)
+        return 0;
+    g->found = calloc(n, sizeof *g->found);
+    g->extra = calloc(n, (yolort_extra_count(g->info) + 1) * sizeof *g->extra);
+    if (points_of(g))
+        g->points = calloc(n, points_of(g) * sizeof *g->points);
     if (g->info->angles)
-        g->turned = calloc(g->capacity, sizeof *g->turned);
-    if (!g->work || !g->found || !g->extra || (floats && !g->points) || (g->info->angles && !g->turned))
-        return cli_fail(e, CLI_MEMORY, "%s: out of memory", name);
-    return g->info->coefficients ? bind_protos(g, name, e) : 0;
+        g->turned = calloc(n, sizeof *g->turned);
+    if (g->info->coefficients)
+        g->masks = calloc(n, sizeof *g->masks);
+    return g->found && g->extra && (g->points || !points_of(g)) && (g->turned || !g->info->angles) &&
+                   (g->masks || !g->info->coefficients)
+               ? 0
+               : -1;
 }
 
 static int is_beside(const yolort_io *io)
@@ -194,9 +138,10 @@ static int bind_beside(struct cli_engine *g, const struct cli_beside *b, const c
     return 0;
 }
 
-static int bind(struct cli_engine *g, const char *name, struct cli_error *e)
+static int prepare(struct cli_engine *g, const char *name, struct cli_error *e)
 {
-    int in = yolort_io_find(g->module, "input_u8"), out = find_output(g);
+    int in = yolort_io_find(g->module, "input_u8"), out;
+    g->answer = yolort_answer_of(g->module, &out);
     if (in < 0)
         return cli_fail(e, CLI_RUN,
                         "%s: takes no pictures, which have three channels; `yoloc run` takes its tensors",
@@ -204,20 +149,9 @@ static int bind(struct cli_engine *g, const char *name, struct cli_error *e)
     if (out < 0)
         return cli_fail(e, CLI_RUN, "%s: nothing that is known is to be found with it (its task is %s)", name,
                         g->info->task);
-    const yolort_io *picture = yolort_io_at(g->module, (size_t)in),
-                    *rows = yolort_io_at(g->module, (size_t)out);
-    if (!is_picture_input(picture, g->info) || !fits(g, rows))
+    if (!is_picture_input(yolort_io_at(g->module, (size_t)in), g->info) || g->answer == YOLORT_NOTHING)
         return cli_fail(e, CLI_MODULE_FILE, "%s: inputs, outputs and class count do not fit together", name);
-    g->picture = malloc(picture->bytes_per_image);
-    g->rows = malloc(rows->bytes_per_image);
-    if (!g->picture || !g->rows)
-        return cli_fail(e, CLI_MEMORY, "%s: out of memory", name);
-    if (g->answer == CLI_BOXES && bind_boxes(g, name, e) != 0)
-        return -1;
-    yolort_status s = yolort_bind(g->context, (size_t)in, g->picture, picture->bytes_per_image);
-    if (s == YOLORT_OK)
-        s = yolort_bind(g->context, (size_t)out, g->rows, rows->bytes_per_image);
-    return cli_runtime_check(s, name, yolort_error(g->context), e);
+    return make_room(g) == 0 ? 0 : cli_fail(e, CLI_MEMORY, "%s: out of memory", name);
 }
 
 int cli_engine_open(struct cli_engine *g, yolort_module *m, struct cli_modfile *file, const char *name,
@@ -228,7 +162,7 @@ int cli_engine_open(struct cli_engine *g, yolort_module *m, struct cli_modfile *
         g->file = *file;
     int rc = cli_runtime_check(yolort_context_new(&g->context, m, opts), name, NULL, e);
     if (rc == 0)
-        rc = bind(g, name, e);
+        rc = prepare(g, name, e);
     if (rc == 0)
         rc = bind_beside(g, beside, name, e);
     if (rc != 0)
@@ -257,13 +191,11 @@ void cli_engine_close(struct cli_engine *g)
     yolort_module_free(g->module);
     drop_masks(g);
     free(g->picture);
-    free(g->rows);
-    free(g->work);
     free(g->found);
     free(g->extra);
     free(g->points);
     free(g->turned);
-    free(g->protos);
+    free(g->prob);
     free(g->masks);
     drop_maps(g);
     cli_modfile_free(&g->file);
@@ -272,96 +204,103 @@ void cli_engine_close(struct cli_engine *g)
 
 /* --- a picture --- */
 
-/* Of the detections, in one working memory: its masks are as large as the picture. */
+enum { MASK_BYTES = 1 << 26 /* of masks that are asked for at once, unless one has more */ };
+
+static yolort_status keep_masks(struct cli_engine *g, const uint8_t *mask, const struct cli_image *im, size_t n)
+{
+    for (size_t i = 0; i < n; i++, mask += (size_t)im->width * (size_t)im->height)
+        if (cli_rle_new(&g->masks[g->nmask++], mask, im->width, im->height) != 0)
+            return YOLORT_OOM_HOST;
+    return YOLORT_OK;
+}
+
+/* Masks are as large as the picture: some of them at a time. */
 static yolort_status find_masks(struct cli_engine *g, const struct cli_image *im, size_t n)
 {
-    size_t bytes = (size_t)im->width * (size_t)im->height;
-    void *work = malloc(yolort_mask_work_size(&g->proto));
-    uint8_t *mask = malloc(bytes);
-    yolort_status s = work && mask ? YOLORT_OK : YOLORT_OOM_HOST;
-    for (size_t i = 0; i < n && s == YOLORT_OK; i++) {
-        s = yolort_extra(g->rows, g->nrow, g->info, g->found[i].row, g->extra);
+    size_t bytes = (size_t)im->width * (size_t)im->height, each = yolort_extra_count(g->info);
+    size_t most = bytes < MASK_BYTES ? MASK_BYTES / bytes : 1, room = (n < most ? n : most) * bytes;
+    uint8_t *mask = n ? malloc(room) : NULL;
+    yolort_status s = mask || !n ? YOLORT_OK : YOLORT_OOM_HOST;
+    for (size_t i = 0; i < n && s == YOLORT_OK; i += most) {
+        size_t now = n - i < most ? n - i : most;
+        s = yolort_masks(g->context, 0, im->width, im->height, g->found + i, g->extra + i * each, now, mask, room, NULL);
         if (s == YOLORT_OK)
-            s = yolort_mask(&g->proto, g->extra, &g->found[i], im->width, im->height, work, mask, bytes);
-        if (s == YOLORT_OK && cli_rle_new(&g->masks[i], mask, im->width, im->height) != 0)
-            s = YOLORT_OOM_HOST;
-        g->nmask = i + 1;
+            s = keep_masks(g, mask, im, now);
     }
-    free(work);
     free(mask);
     return s;
 }
 
-static yolort_status find_points(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p, size_t n)
+static void find_points(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p, size_t n)
 {
-    size_t floats = (size_t)g->info->points * (size_t)g->info->point_dims;
-    for (size_t i = 0; i < n; i++) {
-        yolort_status s = yolort_extra(g->rows, g->nrow, g->info, g->found[i].row, g->extra);
-        if (s != YOLORT_OK)
-            return s;
-        memcpy(g->points + i * floats, g->extra + g->info->coefficients, floats * sizeof *g->points);
-    }
+    size_t floats = points_of(g), each = yolort_extra_count(g->info);
+    for (size_t i = 0; i < n; i++)
+        memcpy(g->points + i * floats, g->extra + i * each + g->info->coefficients, floats * sizeof *g->points);
     yolort_unletterbox_points(g->points, n * (size_t)g->info->points, g->info->point_dims, g->info->head, p, im->width,
                               im->height);
-    return YOLORT_OK;
 }
 
-static yolort_status find_turned(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p, size_t n)
+/* What is found beside boxes, and classes: from what the runtime left. */
+static yolort_status finish(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p, size_t *count)
 {
-    yolort_status s = YOLORT_OK;
-    for (size_t i = 0; i < n && s == YOLORT_OK; i++)
-        s = yolort_turn(g->rows, g->nrow, g->info, p, im->width, im->height, &g->found[i], &g->turned[i]);
-    return s;
+    if (g->answer == YOLORT_CLASSES)
+        return yolort_top(g->prob, g->info->nc, g->top, CLI_TOP, count);
+    if (g->answer != YOLORT_BOXES)
+        return YOLORT_OK;
+    if (g->points)
+        find_points(g, im, p, *count);
+    return g->masks ? find_masks(g, im, *count) : YOLORT_OK;
 }
 
-static yolort_status find_boxes(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
-                                const yolort_nms_opts *nms, size_t *count)
-{
-    yolort_nms_opts o = *nms;
-    o.extra = (int)extras_of(g);
-    o.rotated = g->info->angles;
-    yolort_status s = yolort_nms(g->rows, g->nrow, g->info->nc, g->info->head, &o, g->work, g->found, g->capacity, count);
-    if (s != YOLORT_OK)
-        return s;
-    yolort_unletterbox(g->found, *count, g->info->head, p, im->width, im->height);
-    if (g->masks)
-        s = find_masks(g, im, *count);
-    if (s == YOLORT_OK && g->points)
-        s = find_points(g, im, p, *count);
-    return s == YOLORT_OK && g->turned ? find_turned(g, im, p, *count) : s;
-}
-
-static yolort_status find_map(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p)
+static yolort_status make_maps(struct cli_engine *g, const struct cli_image *im)
 {
     size_t n = (size_t)im->width * (size_t)im->height;
     drop_maps(g);
-    if (g->answer == CLI_LABELS) {
+    if (g->answer == YOLORT_LABELS)
         g->labels = malloc(n * sizeof *g->labels);
-        return g->labels ? yolort_labels(g->rows, g->info->nc, p, im->width, im->height, g->labels, n)
-                         : YOLORT_OOM_HOST;
-    }
-    g->depths = malloc(n * sizeof *g->depths);
-    return g->depths ? yolort_depths(g->rows, p, im->width, im->height, g->depths, n) : YOLORT_OOM_HOST;
+    if (g->answer == YOLORT_DEPTHS)
+        g->depths = malloc(n * sizeof *g->depths);
+    return (g->labels || g->answer != YOLORT_LABELS) && (g->depths || g->answer != YOLORT_DEPTHS) ? YOLORT_OK : YOLORT_OOM_HOST;
+}
+
+static yolort_status predict(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
+                             const yolort_nms_opts *nms, size_t *count)
+{
+    const yolort_picture picture = {.data = im->rgb, .width = im->width, .height = im->height, .format = YOLORT_RGB};
+    yolort_results r;
+    yolort_results_init(&r, sizeof r);
+    r.boxes = g->found;
+    r.capacity = g->capacity;
+    r.counts = count;
+    r.extra = g->extra;
+    r.turned = g->turned;
+    r.protos = g->masks != NULL;
+    r.prob = g->prob;
+    r.labels = &g->labels;
+    r.depths = &g->depths;
+    yolort_status s = make_maps(g, im);
+    if (s == YOLORT_OK)
+        s = yolort_predict(g->context, &picture, p, 1, nms, &r, NULL);
+    return s == YOLORT_OK ? finish(g, im, p, count) : s;
 }
 
 int cli_engine_predict(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
                        const yolort_nms_opts *nms, size_t *count, struct cli_error *e)
 {
-    yolort_image source = {im->rgb, im->width, im->height, 0};
-    size_t bytes = (size_t)g->info->width * (size_t)g->info->height * 3;
     drop_masks(g);
-    yolort_status s = g->answer == CLI_CLASSES
-                          ? yolort_crop(&source, g->info->width, g->info->height, g->picture, bytes)
-                          : yolort_letterbox(&source, p, g->picture, bytes);
-    if (s == YOLORT_OK)
-        s = yolort_run(g->context, 1, NULL);
-    if (s == YOLORT_OK)
-        s = yolort_wait(g->context);
-    if (s == YOLORT_OK && g->answer == CLI_BOXES)
-        s = find_boxes(g, im, p, nms, count);
-    else if (s == YOLORT_OK && g->answer == CLI_CLASSES)
-        s = yolort_top(g->rows, g->info->nc, g->top, CLI_TOP, count);
-    else if (s == YOLORT_OK)
-        s = find_map(g, im, p);
-    return cli_runtime_check(s, g->info->model, yolort_error(g->context), e);
+    return cli_runtime_check(predict(g, im, p, nms, count), g->info->model, yolort_error(g->context), e);
+}
+
+int cli_engine_picture(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p, struct cli_error *e)
+{
+    const yolort_image source = {im->rgb, im->width, im->height, 0};
+    int width = g->info->width, height = g->info->height;
+    size_t bytes = (size_t)width * (size_t)height * 3;
+    if (!g->picture)
+        g->picture = malloc(bytes);
+    if (!g->picture)
+        return cli_fail(e, CLI_MEMORY, "out of memory");
+    yolort_status s = g->answer == YOLORT_CLASSES ? yolort_crop(&source, width, height, g->picture, bytes)
+                                                  : yolort_letterbox(&source, p, g->picture, bytes);
+    return cli_runtime_check(s, g->info->model, NULL, e);
 }

@@ -8,14 +8,6 @@
 #include "modfile.h"
 #include "rle.h"
 
-/* What a task finds. */
-enum cli_answer {
-    CLI_BOXES,   /* and masks, keypoints or turned boxes */
-    CLI_CLASSES, /* of the whole picture */
-    CLI_LABELS,  /* a class for each pixel */
-    CLI_DEPTHS   /* a number for each pixel */
-};
-
 enum { CLI_TOP = 5 };
 
 /* Numbers that a network compares the picture with: tensors by name, each read as long as an engine is open. */
@@ -28,23 +20,19 @@ struct cli_engine {
     yolort_module *module;
     const yolort_info *info;
     yolort_context *context;
-    enum cli_answer answer;
-    uint8_t *picture;           /* the bound input: height * width * 3 */
-    float *rows;                /* the bound output: `decoded`, `prob`, or a map at the size of the input */
-    size_t nrow;
-    void *work;
+    yolort_answer answer;
+    uint8_t *picture;           /* as the network gets it, height * width * 3; NULL: never asked for */
     yolort_detection *found;
     size_t capacity;
-    float *extra;               /* of one row */
+    float *extra;               /* of each detection, yolort_extra_count */
     float *points;              /* of each detection, info->points * info->point_dims; NULL: none */
     yolort_turned *turned;      /* of each detection; NULL: none */
-    yolort_proto proto;         /* data: the bound output; count 0: no masks */
-    float *protos;
     struct cli_rle *masks;      /* of each detection; NULL: none */
     size_t nmask;
+    float *prob;                /* of each class */
     yolort_class top[CLI_TOP];
-    uint16_t *labels;           /* CLI_LABELS: of the last picture, height * width of it */
-    float *depths;              /* CLI_DEPTHS: likewise */
+    uint16_t *labels;           /* LABELS: of the last picture, height * width of it */
+    float *depths;              /* DEPTHS: likewise */
     struct cli_modfile file;    /* what the module borrows, unless somebody else keeps it */
 };
 
@@ -77,9 +65,12 @@ const yoloc_tensor *cli_tensor_named(const yoloc_tensors *t, const char *name); 
 int cli_engine_compares(const yolort_module *m);
 void cli_engine_close(struct cli_engine *g);
 
-/* Brings the picture into g->picture (the placement has the size of the module; classifiers take the middle instead), runs,
- * and leaves in g what was found, in pixels of the image; *count: detections, or classes in g->top. */
+/* Leaves in g what was found, in pixels of the image (the placement has the size of the module; classifiers take the middle instead);
+ * *count: detections, or classes in g->top. */
 int cli_engine_predict(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p,
                        const yolort_nms_opts *nms, size_t *count, struct cli_error *e);
+
+/* Fills g->picture. */
+int cli_engine_picture(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p, struct cli_error *e);
 
 #endif
