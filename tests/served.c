@@ -10,9 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/yolort.h"
+#include "pixels.h"
 
-enum { MOST = 64, CAPACITY = 3000, KINDS = 4 };
+enum { MOST = 64, CAPACITY = 3000, KINDS = PIXELS_KINDS };
 
 struct served {
     yolort_module *m;
@@ -76,94 +76,15 @@ static uint8_t *move(const uint8_t *from, size_t bytes, enum where where)
 
 /* --- pictures ----------------------------------------------------------------------------------------------- */
 
-static int is_nv12(const yolort_picture *p)
-{
-    return p->format >= YOLORT_NV12;
-}
-
-static size_t luma_bytes(const yolort_picture *p)
-{
-    return p->row_bytes * (size_t)p->height;
-}
-
-static size_t chroma_bytes(const yolort_picture *p)
-{
-    return is_nv12(p) ? p->chroma_row_bytes * (size_t)((p->height + 1) / 2) : 0;
-}
-
 static yolort_picture moved(const yolort_picture *p, enum where where)
 {
     yolort_picture q = *p;
-    q.data = move(p->data, luma_bytes(p), where);
-    q.chroma = move(p->chroma, chroma_bytes(p), where);
+    q.data = move(p->data, pixels_luma_bytes(p), where);
+    q.chroma = move(p->chroma, pixels_chroma_bytes(p), where);
     return q;
 }
 
-static uint8_t *read_ppm(const char *path, int *width, int *height)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f || fscanf(f, "P6 %d %d 255", width, height) != 2 || fgetc(f) == EOF || *width < 1 || *height < 1) return NULL;
-    size_t bytes = (size_t)*width * (size_t)*height * 3;
-    uint8_t *rgb = malloc(bytes);
-    if (rgb && fread(rgb, 1, bytes, f) != bytes) rgb = NULL;
-    fclose(f);
-    return rgb;
-}
-
-/* Green as luma, the others as chroma: a picture, if not the same. Rows are not dense. */
-static void make_nv12(yolort_picture *to, const uint8_t *rgb, int width, int height, yolort_pixels format)
-{
-    *to = (yolort_picture){.width = width, .height = height, .format = format};
-    to->row_bytes = (size_t)width + 7;
-    to->chroma_row_bytes = (size_t)(width + 1) / 2 * 2 + 2;
-    uint8_t *luma = calloc(1, luma_bytes(to)), *chroma = calloc(1, chroma_bytes(to));
-    for (int y = 0; y < height && luma && chroma; y++)
-        for (int x = 0; x < width; x++) {
-            const uint8_t *p = rgb + 3 * ((size_t)y * (size_t)width + (size_t)x);
-            luma[(size_t)y * to->row_bytes + (size_t)x] = p[1];
-            uint8_t *uv = chroma + (size_t)(y / 2) * to->chroma_row_bytes + x / 2 * 2;
-            uv[0] = (uint8_t)(128 + (p[2] - p[1]) / 4);
-            uv[1] = (uint8_t)(128 + (p[0] - p[1]) / 4);
-        }
-    to->data = luma;
-    to->chroma = chroma;
-}
-
-static int load_picture(yolort_picture *to, const char *path)
-{
-    int width, height;
-    uint8_t *rgb = read_ppm(path, &width, &height);
-    if (!rgb) return fail(path, "no picture");
-    size_t bytes = (size_t)width * (size_t)height * 3;
-    uint8_t *bgr = malloc(bytes);
-    for (size_t i = 0; bgr && i < bytes; i += 3) bgr[i] = rgb[i + 2], bgr[i + 1] = rgb[i + 1], bgr[i + 2] = rgb[i];
-    to[YOLORT_RGB] = (yolort_picture){rgb, NULL, width, height, (size_t)width * 3, 0, YOLORT_RGB};
-    to[YOLORT_BGR] = (yolort_picture){bgr, NULL, width, height, (size_t)width * 3, 0, YOLORT_BGR};
-    make_nv12(&to[YOLORT_NV12], rgb, width, height, YOLORT_NV12);
-    make_nv12(&to[YOLORT_NV12_709], rgb, width, height, YOLORT_NV12_709);
-    return !bgr || !to[YOLORT_NV12].data;
-}
-
 /* --- the other way ------------------------------------------------------------------------------------------ */
-
-/* A module for CPUs knows all kinds of pictures, too; here a picture becomes RGB by hand. */
-static uint8_t *as_rgb(const yolort_picture *p)
-{
-    static const long hd[] = {1220945, 1879825, 223607, 558796, 2215014}, sd[] = {1220542, 1673527, 409993, 852492, 2116026};
-    const long *k = p->format == YOLORT_NV12_709 ? hd : sd;
-    uint8_t *rgb = malloc((size_t)p->width * (size_t)p->height * 3), *to = rgb;
-    for (int y = 0; rgb && y < p->height; y++)
-        for (int x = 0; x < p->width; x++, to += 3) {
-            const uint8_t *at = p->data + (size_t)y * p->row_bytes + (is_nv12(p) ? 1 : 3) * x;
-            for (int c = 0; c < 3 && !is_nv12(p); c++) to[c] = at[p->format == YOLORT_BGR ? 2 - c : c];
-            if (!is_nv12(p)) continue;
-            const uint8_t *uv = p->chroma + (size_t)(y / 2) * p->chroma_row_bytes + x / 2 * 2;
-            long u = uv[0] - 128, v = uv[1] - 128, luma = (at[0] > 16 ? at[0] - 16 : 0) * k[0] + (1 << 19);
-            const long all[] = {luma + k[1] * v, luma - k[3] * v - k[2] * u, luma + k[4] * u};
-            for (int c = 0; c < 3; c++) to[c] = (uint8_t)(all[c] < 0 ? 0 : all[c] >> 20 > 255 ? 255 : all[c] >> 20);
-        }
-    return rgb;
-}
 
 /* decoded of n pictures, letterboxed here. */
 static int decode(struct served *s, const yolort_picture *p, int n)
@@ -171,7 +92,7 @@ static int decode(struct served *s, const yolort_picture *p, int n)
     size_t bytes = yolort_io_at(s->m, (size_t)s->input)->bytes_per_image;
     for (int i = 0; i < n; i++) {
         yolort_placement place;
-        uint8_t *rgb = as_rgb(&p[i]);
+        uint8_t *rgb = pixels_rgb(&p[i]);
         const yolort_image image = {rgb, p[i].width, p[i].height, 0};
         int bad = !rgb || yolort_letterbox_plan(p[i].width, p[i].height, s->info->width, s->info->height, s->info->letterbox,
                                                 s->info->stride, 1, &place) ||
@@ -362,7 +283,7 @@ int main(int argc, char **argv)
     if (argc < 4 || argc - 3 > MOST) return fail("usage", "served MODULE RUNS PICTURE.ppm...");
     if (load_driver() || open_module(&s, argv[1])) return 1;
     for (; s.n < argc - 3; s.n++)
-        if (load_picture(s.picture[s.n], argv[3 + s.n])) return 1;
+        if (pixels_load(s.picture[s.n], argv[3 + s.n])) return 1;
     if (compare_all(&s)) return 1;
     printf("%s: %s, %ld times the same boxes, %ld of them\n", argv[1], s.info->model, s.compared, s.boxes);
     int bad = atoi(argv[2]) > 0 && measure(&s, atoi(argv[2]));
