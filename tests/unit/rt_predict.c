@@ -125,7 +125,7 @@ static void closed(struct predictor *d)
     free(d);
 }
 
-enum mood { PLAIN, TIED, BROKEN, MOODS };
+enum mood { PLAIN, TIED, CANCELLING, BROKEN, MOODS }; /* CANCELLING: sums depend on their order */
 
 static float odd(void)
 {
@@ -135,7 +135,9 @@ static float odd(void)
 
 static float number_in(enum mood mood)
 {
+    static const float cancelling[] = {3e7f, -3e7f, 1, -1};
     if (mood == BROKEN && noise() % 23 == 0) return odd();
+    if (mood == CANCELLING) return cancelling[noise() % 4];
     float v = uniform() * 2 - 1;
     return mood == TIED ? rintf(v * 2) / 2 : v;
 }
