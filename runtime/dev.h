@@ -76,7 +76,7 @@ struct rt_own_memory {
     yolort_status (*wait)(void *session, const struct rt_error *e);
 };
 
-/* What such a device does for yolort_detect, with the kernels of service.h. serve, put_rows, clear and mark: between begin and end. */
+/* What such a device does for yolort_detect and yolort_predict, with the kernels of service.h. serve, put_rows, clear and mark: between begin and end. */
 struct rt_service {
     int (*has)(void *session); /* whether the program brought them along */
     yolort_status (*serve)(void *session, int kernel, int64_t blocks, const void *call, const struct rt_error *e);

@@ -46,6 +46,8 @@ static void expect_no_context(yolort_context *c)
     cr_expect_eq(yolort_profile(c, 1), YOLORT_ARG);
     cr_expect_eq(yolort_step_at(c, 0, &step), YOLORT_ARG);
     cr_expect_eq(yolort_detect(c, &image, 1, NULL, &d, 1, &count), YOLORT_ARG);
+    cr_expect_eq(yolort_predict(c, NULL, NULL, 1, NULL, NULL, NULL), YOLORT_ARG);
+    cr_expect_eq(yolort_masks(c, 0, 1, 1, NULL, NULL, 0, NULL, 0, NULL), YOLORT_ARG);
     cr_expect_str_eq(yolort_error(c), "");
     cr_expect_null(yolort_arena(c, &size));
     cr_expect(count == 7 && size == 0);
@@ -60,6 +62,7 @@ static void expect_no_module(yolort_module *m)
     cr_expect_null(yolort_io_at(m, 0));
     cr_expect_eq(yolort_io_find(m, "images"), -1);
     cr_expect_eq(yolort_step_count(m), 0);
+    cr_expect_eq(yolort_answer_of(m, NULL), YOLORT_NOTHING);
     cr_expect_eq(yolort_context_new(&c, m, NULL), YOLORT_ARG);
     cr_expect_null(c);
     yolort_module_free(m);
