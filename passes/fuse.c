@@ -12,7 +12,7 @@
  *     computed inside a window or a head, where each element would be computed several times.
  *   - A cast to another element type is such a point-wise op when it makes elements smaller, or what it makes is read twice or by
  *     another point-wise op; else it only moves elements.
- *   - An op that only moves elements is the prologue of its only reader; so is the picture, of a convolution. A flatten, which reads each element
+ *   - An op that only moves elements is the prologue of its only reader, but for attention, which reads each element many times; so is the picture, of a convolution. A flatten, which reads each element
  *     once, takes in point-wise ops without a main loop too.
  *   - A kernel has one main loop at most (convolution, pool, head), so no convolution is computed inside
  *     another.
@@ -135,6 +135,7 @@ static bool may_inline(const struct fuse *u, uint32_t op, uint32_t reader)
     bool worked = u->f->op[op].code == YIR_cast && u->size[op].worked;
     switch (worked ? YIR_EW : class_of(u, op)) {
     case YIR_MOVE:
+        if (u->f->op[reader].code == YIR_attention) return false;
         return class_of(u, reader) != YIR_CONTRACT ||
                yir_same(yir_src(u->f, reader, 0), yir_mkref(YIR_VAL, op));
     case YIR_EDGE: return u->f->op[op].code == YIR_image && class_of(u, reader) == YIR_CONTRACT;

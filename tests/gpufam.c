@@ -121,6 +121,16 @@ static const struct row {
      "%2 = leaky %1 {slope=2} : @D[@N,384,12,12] nchw\n"
      "%3 = attention %2, %2, %2 {dim=128 kat=128 scale=0.08838835 values=128 vat=256} : @D[@N,128,12,12] nchw\n"
      "%4 = leaky %3 {slope=2} : @D[@N,128,12,12] nchw\nout y = %4\n"},
+    {"attn_vec", "2 heads 32-64 h20", "sf", {1, 16},
+     "in  %x : f32[@N,256,20,20] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,256,20,20] nchw\n"
+     "%2 = leaky %1 {slope=2} : @D[@N,256,20,20] nchw\n"
+     "%3 = attention %2, %2, %2 {heads=2 dim=32 kat=32 scale=0.17677669 values=64 vat=64} : @D[@N,128,20,20] nchw\n"
+     "%4 = leaky %3 {slope=2} : @D[@N,128,20,20] nchw\nout y = %4\n"},
+    {"attn_vec", "3 heads 11-9, 3 areas, odd", "sb", {3, 3},
+     "in  %x : f32[@N,99,33,17] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,99,33,17] nchw\n"
+     "%2 = leaky %1 {slope=2} : @D[@N,99,33,17] nchw\n"
+     "%3 = attention %2, %2, %2 {heads=3 dim=11 qat=1 kat=12 areas=3 scale=0.3 values=9 vat=24} : @D[@N,27,33,17] nchw\n"
+     "%4 = leaky %3 {slope=2} : @D[@N,27,33,17] nchw\nout y = %4\n"},
     {"deconv_mma", "64-64 k2 s2 h40", "f", {1, 16},
      "in  %x : f32[@N,64,40,40] nchw\nw   $k : @D[64,64,2,2] oihw\nw   $b : f32[64]\n"
      "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,64,40,40] nchw\n%2 = leaky %1 {slope=2} : @D[@N,64,40,40] nchw\n"

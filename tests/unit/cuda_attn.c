@@ -53,6 +53,29 @@ static const struct cudarow rows[] = {
      "in  %x : f32[1,384,3,4] nchw\n%1 = cast %x {dtype=f16 layout=nchw} : f16[1,384,3,4] nchw\n"
      "%2 = leaky %1 {slope=30} : f16[1,384,3,4] nchw\n"
      "%3 = attention %2, %2, %2 {dim=128 kat=128 scale=0.5 values=128 vat=256} : f16[1,128,3,4] nchw\nout y = %3\n"},
+    {"attn_vec", SM90, true, /* heads, areas, a residual; one tile of keys or several */
+     "in  %x : f32[2,60,6,8] nchw\n%1 = leaky %x {slope=2} : f32[2,60,6,8] nchw\n"
+     "%2 = attention %1, %1, %1 {heads=2 dim=11 qat=1 kat=12 areas=2 scale=0.3 values=6 vat=23} : f32[2,12,6,8] nchw\n"
+     "%3 = slice %1 {start=7 count=12} : f32[2,12,6,8] nchw\n%4 = add %2, %3 : f32[2,12,6,8] nchw\nout y = %4\n"},
+    {"attn_vec", SM80, true, /* other keys, an odd number of values */
+     "in  %x : f32[1,16,5,7] nchw\nin  %z : f32[1,25,7,9] nchw\n%1 = leaky %x {slope=2} : f32[1,16,5,7] nchw\n"
+     "%2 = leaky %z {slope=2} : f32[1,25,7,9] nchw\n"
+     "%3 = attention %1, %2, %2 {dim=16 scale=0.5 values=9 vat=16} : f32[1,9,5,7] nchw\n%4 = silu %3 : f32[1,9,5,7] nchw\nout y = %4\n"},
+    {"attn_vec", SM75, true, /* bf16; values in whole vectors; a scale below 0 */
+     "in  %x : f32[1,64,5,8] nchw\n%1 = cast %x {dtype=bf16 layout=nchw} : bf16[1,64,5,8] nchw\n"
+     "%2 = leaky %1 {slope=2} : bf16[1,64,5,8] nchw\n"
+     "%3 = attention %2, %2, %2 {dim=16 kat=16 scale=-0.3 values=32 vat=32} : bf16[1,32,5,8] nchw\nout y = %3\n"},
+    {"attn_vec", SM80, true, /* fewer keys than groups; operands of another type, which are made before */
+     "in  %x : f32[1,20,1,5] nchw\nw   $k : f16[20,20,1,1] oihw\n%1 = cast %x {dtype=f16 layout=nchw} : f16[1,20,1,5] nchw\n"
+     "%2 = conv2d %1, $k : f16[1,20,1,5] nchw\n%3 = relu %2 : f16[1,20,1,5] nchw\n%4 = cast %2 {dtype=f32 layout=nchw} : f32[1,20,1,5] nchw\n"
+     "%5 = cast %3 {dtype=f32 layout=nchw} : f32[1,20,1,5] nchw\n%6 = attention %4, %5, %4 {dim=8 values=4 vat=12} : f32[1,4,1,5] nchw\n"
+     "out y = %6\n"},
+    {"attn_vec", SM80, true, /* values in parts, for the registers' sake */
+     "in  %x : f32[1,600,2,3] nchw\n%1 = leaky %x {slope=2} : f32[1,600,2,3] nchw\n"
+     "%2 = attention %1, %1, %1 {heads=2 dim=100 kat=100 scale=0.1 values=90 vat=200} : f32[1,180,2,3] nchw\nout y = %2\n"},
+    {"attn_vec", SM80, false, /* channels that registers do not hold */
+     "in  %x : f32[1,300,2,3] nchw\n%1 = leaky %x {slope=2} : f32[1,300,2,3] nchw\n"
+     "%2 = attention %1, %1, %1 {dim=141 values=100 vat=200} : f32[1,100,2,3] nchw\nout y = %2\n"},
     {"attn_mma", SM80, false, /* channels that are no 16 bytes */
      "in  %x : f32[1,60,4,5] nchw\n%1 = cast %x {dtype=f16 layout=nchw} : f16[1,60,4,5] nchw\n"
      "%2 = leaky %1 {slope=4} : f16[1,60,4,5] nchw\n"
