@@ -34,14 +34,17 @@ static const struct row *find_row(const char *name, size_t len)
     return NULL;
 }
 
-static int report_unknown(struct yir_diags *d, struct yir_loc loc, const char *name)
+static int report_unknown(struct yir_arena *a, struct yir_diags *d, struct yir_loc loc, const char *name)
 {
     const char *names[YIR_COUNT(rows)];
     for (size_t i = 0; i < YIR_COUNT(rows); i++)
         names[i] = rows[i].name;
     const char *near = yir_nearest(name, names, YIR_COUNT(rows));
     if (near) return yir_diag(d, loc, E_ACTIVATION, "unknown activation %s; did you mean %s?", name, near);
-    return yir_diag(d, loc, E_ACTIVATION, "unknown activation %s", name);
+    struct yir_str known = {.arena = a};
+    for (size_t i = 0; i < YIR_COUNT(rows); i++)
+        yir_str_fmt(&known, "%s%s", i ? ", " : "", rows[i].name);
+    return yir_diag(d, loc, E_ACTIVATION, "unknown activation %s; known are %s", name, known.text);
 }
 
 /* One argument, "0.1", "negative_slope=0.1" or "inplace=True". Positional ones fill the parameter first. */
@@ -72,7 +75,7 @@ int fe_act_parse(struct yir_arena *a, struct yir_diags *d, struct yir_loc loc, c
     if (strncmp(s, "nn.", 3) == 0) s += 3;
     size_t n = strcspn(s, "( ");
     const struct row *r = find_row(s, n);
-    if (FE_BREAKS(ACTIVATION, !r)) return report_unknown(d, loc, yir_strndup(a, s, n));
+    if (FE_BREAKS(ACTIVATION, !r)) return report_unknown(a, d, loc, yir_strndup(a, s, n));
     *out = (struct fe_act){r->op, r->value};
     s += n;
     if (!*s) return 0;

@@ -341,7 +341,7 @@ static void give_set(const struct detect *d, struct set *set, const char *name, 
 static bool description_is_end2end(const struct fe_lower *l)
 {
     const struct fe_value *v = fe_get(l->description, "end2end");
-    return v && v->kind == FE_BOOL && v->i;
+    return v && (v->kind == FE_BOOL || v->kind == FE_INT) && v->i;
 }
 
 /* Which sets the head has, and which of them is given out. A fused file may have one of the two alone. */

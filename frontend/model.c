@@ -109,7 +109,11 @@ static void lower_row(struct network *n, const struct fe_row *row, const struct 
     s.module = fe_module_find(l, row->module_loc, row->module);
     if (!s.module || check_place(l, row, s.module, last)) return;
     bool known = take_inputs(n, row, &s);
-    int64_t times = s.module->flags & FE_M_HEAD ? 1 : fe_scale_repeats(row->repeats, scale->depth);
+    int64_t times = fe_scale_repeats(row->repeats, scale->depth);
+    if (FE_BREAKS(HEAD_ONCE, times > 1 && (s.module->flags & FE_M_HEAD))) {
+        fe_fail(l, E_ROW, "row %d: the head %s can't be repeated", row->index, row->module);
+        return;
+    }
     if (s.module->flags & FE_M_REPEATS) {
         s.n = times;
         times = 1;

@@ -200,7 +200,8 @@ static bool take_value(struct fe_lower *l, struct fe_arg *a, const struct fe_val
         a->i[0] = v->i;
         return v->kind == FE_BOOL || int_between(v, 0, 1, &a->i[0]);
     case 'f':
-        return FE_HOLDS(ARG_FINITE, fe_as_float(v, &a->f) && isfinite(a->f) && a->f > 0);
+        a->f = (double)v->i; /* True is the number 1, as the tools that read such files have it */
+        return FE_HOLDS(ARG_FINITE, (v->kind == FE_BOOL || fe_as_float(v, &a->f)) && isfinite(a->f) && a->f > 0);
     case 'l':
         return take_list(l, a, v);
     case 'a':

@@ -5,9 +5,9 @@
 
 /* act(3x3 + 1x1), and the map itself normalised where the weights have that, or without weights where `bn` says so; after training
  * one 3x3 with bias. */
-static yir_ref rep_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, int64_t s, int64_t g, bool bn, struct fe_act act)
+static yir_ref rep_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t s, int64_t g, bool bn, struct fe_act act)
 {
-    struct fe_conv large = fe_bare_of(l, c2, k, s), small = fe_bare_of(l, c2, 1, s);
+    struct fe_conv large = fe_bare_of(l, c2, 3, s), small = fe_bare_of(l, c2, 1, s);
     large.g = small.g = g;
     yir_ref y;
     if (fe_has(l, "conv.weight", false)) {
@@ -26,14 +26,18 @@ static yir_ref rep_conv(struct fe_lower *l, yir_ref x, int64_t c2, int64_t k, in
 
 yir_ref fe_low_repconv(struct fe_lower *l, const struct fe_site *s)
 {
-    return rep_conv(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "k"), fe_arg_int(s, "s"), fe_arg_int(s, "g"),
-                    fe_arg_int(s, "bn") != 0, fe_arg(s, "act")->act);
+    int64_t k = fe_arg_int(s, "k"), p = fe_arg_int(s, "p");
+    if (FE_BREAKS(REPCONV_KERNEL, k != 3 || p != 1))
+        return fe_fail(l, E_ARGS, "RepConv has a kernel of 3 and a padding of 1, not of %lld and %lld", (long long)k, (long long)p),
+               YIR_NONE;
+    return rep_conv(l, s->in[0], fe_arg_int(s, "c2"), fe_arg_int(s, "s"), fe_arg_int(s, "g"), fe_arg_int(s, "bn") != 0,
+                    fe_arg(s, "act")->act);
 }
 
 static yir_ref rep_block(struct fe_lower *l, yir_ref x, int64_t c, const struct fe_inner *b)
 {
     (void)b;
-    return rep_conv(l, x, c, 3, 1, 1, false, l->act);
+    return rep_conv(l, x, c, 1, 1, false, l->act);
 }
 
 yir_ref fe_low_repc3(struct fe_lower *l, const struct fe_site *s)
@@ -51,7 +55,7 @@ static yir_ref rep_bottleneck(struct fe_lower *l, yir_ref x, int64_t c, const st
 {
     (void)b;
     fe_child(l, "cv1");
-    yir_ref y = rep_conv(l, x, c, 3, 1, 1, false, l->act);
+    yir_ref y = rep_conv(l, x, c, 1, 1, false, l->act);
     fe_leave(l);
     y = fe_conv(l, "cv2", y, fe_conv_of(l, c, 3, 1));
     bool add = fe_int(l, "add", 0, 1) != 0;

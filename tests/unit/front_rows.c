@@ -170,6 +170,7 @@ Test(front_rows, arguments)
         {"C2f, [16, True, 1, 1e30]", E_LIMIT, "weights"},
         {"C2f, [16, True, 1, .inf]", E_ARGS, "argument e"},
         {"C2f, [16, True, 1, x]", E_ARGS, "argument e"},
+        {"C2f, [16, True, 1, False]", E_ARGS, "above 0"},
         {"Bottleneck, [16, True, 1, [3]]", E_ARGS, "pair of kernel sizes"},
         {"Bottleneck, [16, True, 1, [3, 3, 3]]", E_ARGS, "pair of kernel sizes"},
         {"Bottleneck, [16, True, 1, [0, 3]]", E_ARGS, "pair of kernel sizes"},
@@ -201,6 +202,7 @@ Test(front_rows, arguments)
         {"nn.MaxPool2d, [2, 0]", E_SHAPE, "stride 0"},
         {"Concat, [0]", E_UNSUPPORTED, "dimension 0"},
     };
+    accept(with_row("[-1, 1, RepC3, [16, True]]"));
     accept(with_row("[-1, 1, Conv, [4096, 255, 1, 127, 16]]"));
     accept(with_row("[-1, 1, nn.Upsample, [None, 64, nearest]]"));
     accept(with_row("[-1, 1, nn.Upsample, [None, 2, None]]"));
@@ -218,6 +220,8 @@ Test(front_rows, modules)
     static const struct bad rows[] = {
         {"[-1, 1, nn.ConvTranspose2d, [16, 2, 2, 0, 0, 3]]", E_ARGS, "16 channels do not divide into 3 groups"},
         {"[-1, 1, nn.ConvTranspose2d, [16, 2, 2, 0, 0, 0]]", E_ARGS, "do not divide into 0 groups"},
+        {"[-1, 1, RepConv, [16, 1]]", E_ARGS, "kernel of 3 and a padding of 1, not of 1 and 1"},
+        {"[-1, 1, RepConv, [16, 3, 1, 0]]", E_ARGS, "not of 3 and 0"},
         {"[-1, 1, AIFI, [64, 3]]", E_ARGS, "do not divide into 3 heads"},
         {"[-1, 1, AIFI, [64, 0]]", E_ARGS, "do not divide into 0 heads"},
         {"[-1, 1, HGStem, [8, 18]]\n  - [-1, 1, AIFI, [64, 1]]", E_ARGS, "18 channels are not four equal parts"},
@@ -260,6 +264,7 @@ Test(front_rows, modules)
         {"[-1, 1, Pose, [nc, [17]]]", E_ARGS, "kpt_shape must be [points, numbers]"},
         {"[-1, 1, Pose, [nc, [0, 3]]]", E_ARGS, "1 to 1024 points"},
         {"[-1, 1, Pose, [nc, [17, 4]]]", E_ARGS, "of 2 or 3 numbers"},
+        {"[-1, 2, Detect, [nc]]", E_ROW, "the head Detect can't be repeated"},
         {"[-1, 1, OBB, [nc, 2]]", E_UNSUPPORTED, "one angle a box"},
         {"[-1, 1, WorldDetect, [nc, 0]]", E_ARGS, "embed must be"},
         {"[-1, 1, Depth, [3]]", E_ARGS, "the width must be 4 to"},
@@ -273,6 +278,8 @@ Test(front_rows, modules)
            "nm must be 1 to 4096");
     opts.one2one = true;
     refuse("nc: 2\nbackbone:\n" FIRST HEAD, E_USAGE, "one2one is asked for");
+    refuse("nc: 2\nend2end: 0\nbackbone:\n" FIRST HEAD, E_USAGE, "one2one is asked for");
+    accept("nc: 2\nend2end: 1\nbackbone:\n" FIRST HEAD);
 }
 
 #define BODY "backbone:\n" FIRST HEAD
