@@ -335,13 +335,14 @@ int call_build_module(struct call *k, struct build *b, const struct cg_meta *met
 {
     struct caches c;
     struct objects objects = {.k = k, .caches = &c};
-    struct yir_str text = {0};
+    struct yir_str text = {0}, llvm_text = {.arena = k->arena};
     const struct cg_object_store store = {get_object, put_object, &objects};
     struct cg_opts co = {.no_fast = k->o->no_fast != 0, .checked = k->o->checked != 0, .max_batch = meta->max_batch, .objects = &store};
     uint32_t n;
     k->c->tuning = (yoloc_tuning){0};
     struct build *each = find_targets(k, b, &n);
     if (!each) return -1;
+    if (k->o->keep_dir) each->llvm_text = &llvm_text;
     open_caches(k, &c);
     bool whole = c.artifacts && !k->o->keep_dir && !k->o->dump_after && !k->o->time_passes && !k->o->verify_each &&
                  !k->o->tune_report;

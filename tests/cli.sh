@@ -329,6 +329,14 @@ said 'is 1x3x416x416 \(F16\), the module wants Bx3x416x416 \(F32\)'
 printf '{nc: 1, backbone: [[-1, 1, Conv, [8, 3, 2]]], head: [[[0], 1, Detect, [nc]]]}' >"$work/small.yaml"
 accepted '.' compile "$work/small.yaml" --weights rule --imgsz 32 --batch 2 -o "$work/small.yoloc"
 "$yoloc" inspect "$work/small.yoloc" --json >"$work/small.json"
+# What --keep-kernels is for, in a build that has LLVM; twice, as the second time the cache has the code.
+rm -rf "$work"/kept*
+for i in 1 2; do
+    accepted '.' compile "$work/small.yaml" --weights rule --imgsz 32 --batch 2 --keep-kernels "$work/kept$i" -o "$work/kept.yoloc"
+    cmp -s "$work/kept.yoloc" "$work/small.yoloc" && grep -q '^kernel ' "$work/kept$i/fused.yir" && grep -q ' = LOAD ' "$work/kept$i/programs.kb" &&
+        grep -q '^define ' "$work/kept$i/kernels.ll" && [ -s "$work/kept$i/code.bin" ] ||
+        { bad=$((bad + 1)); echo "FAIL: --keep-kernels kept something else: $(ls "$work/kept$i")"; }
+done
 # What a file says stays on its line of a listing, and moves no cursor.
 head='{"a\n\u001b[31m":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}'
 printf "\\$(printf %03o ${#head})\\0\\0\\0\\0\\0\\0\\0%sx" "$head" >"$work/odd.safetensors"
