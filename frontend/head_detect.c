@@ -345,15 +345,12 @@ static bool description_is_end2end(const struct fe_lower *l)
 }
 
 /* Which sets the head has, and which of them is given out. A fused file may have one of the two alone. */
-static int settle_sets(struct detect *d, bool end2end)
+static void settle_sets(struct detect *d, bool end2end)
 {
     struct fe_lower *l = d->l;
     d->one = fe_has(l, "one2one_cv2.0.2.weight", end2end || description_is_end2end(l));
     d->many = fe_has(l, "cv2.0.2.weight", true) || !d->one;
-    if (FE_BREAKS(HEAD_SETS, l->one2one && !d->one))
-        return fe_fail(l, E_USAGE, "%s: one2one is asked for, but this network has no such branches", d->s->module->name);
     l->head.one2one = d->one && (l->one2one || !d->many);
-    return 0;
 }
 
 static void give_sets(const struct detect *d, struct set *many, struct set *one)
@@ -401,7 +398,8 @@ static yir_ref lower(struct detect *d, bool end2end, bool refined, int64_t npr)
 {
     struct fe_lower *l = d->l;
     struct set many = {0}, one = {0};
-    if (begin(d) || settle_sets(d, end2end)) return YIR_NONE;
+    if (begin(d)) return YIR_NONE;
+    settle_sets(d, end2end);
     if (d->many) boxes_and_classes(d, "", &many);
     declare_dfl(l, d->r);
     if (d->one) boxes_and_classes(d, "one2one_", &one);

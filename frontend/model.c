@@ -125,6 +125,8 @@ static void lower_row(struct network *n, const struct fe_row *row, const struct 
     n->out[row->index] = lower_times(l, &s, times);
     n->layer[row->index].params = fe_unit_params(unit);
     YIR_ASSERT(l->at == unit);
+    if (FE_BREAKS(HEAD_SETS, last && l->one2one && !l->head.one2one && !l->failed))
+        fe_fail(l, E_USAGE, "%s: one2one is asked for, but this network has no such branches", row->module);
 }
 
 static const struct fe_row *head_row(const struct build *b)

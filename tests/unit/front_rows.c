@@ -278,6 +278,9 @@ Test(front_rows, modules)
            "nm must be 1 to 4096");
     opts.one2one = true;
     refuse("nc: 2\nbackbone:\n" FIRST HEAD, E_USAGE, "one2one is asked for");
+    refuse("nc: 2\nbackbone:\n" FIRST "head:\n  - [-1, 1, Classify, [nc]]\n", E_USAGE, "one2one is asked for");
+    refuse("nc: 2\nanchors:\n  - [1,2, 3,4]\nbackbone:\n" FIRST "head:\n  - [-1, 1, Detect, [nc, anchors]]\n", E_USAGE,
+           "one2one is asked for");
     refuse("nc: 2\nend2end: 0\nbackbone:\n" FIRST HEAD, E_USAGE, "one2one is asked for");
     accept("nc: 2\nend2end: 1\nbackbone:\n" FIRST HEAD);
 }
