@@ -33,6 +33,7 @@ void cg_targets_list(struct yir_str *out);
 /* --- kernels (kernel.c) ------------------------------------------------------------------------------------- */
 
 struct cg_kernel;
+struct cg_engine;
 struct cg_object_store;
 
 enum { CG_BLOCK = 128 }; /* threads of a block where a kernel does not say, each with a unit of its own */
@@ -54,6 +55,8 @@ struct cg_opts {
      * NULL: the first. */
     size_t (*choose)(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n);
     void *choose_user;
+    /* With choose: an engine of cuDNN that may do the kernel's work, which it fits (engine.h); NULL: none. */
+    const struct cg_engine *(*engine)(void *user, const struct cg_kernel *k);
     const struct cg_object_store *objects; /* NULL: none */
 };
 
@@ -72,6 +75,7 @@ struct cg_kernel {
     const struct kb *prog;
     const char *family;   /* row of fast.def, or "generic" */
     struct cg_config config;
+    const struct cg_engine *engine; /* of cuDNN, in its place where that is; NULL: none */
     const char *op_text;  /* canonical text of what it computes and where, whatever the family: its generic program */
     size_t op_text_len;
     const char *symbol;   /* "conv2d_silu_3f9a12c4": from the ops and the program's text */

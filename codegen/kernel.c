@@ -212,6 +212,7 @@ static void record(struct kb *b, struct cg_kernel *k, const struct cg_target *t,
         YIR_ASSERT(chosen < n);
     }
     k->config = legal[chosen];
+    if (o->engine) k->engine = o->engine(o->choose_user, k);
     if (k->config.family == CG_GENERIC) {
         k->family = "generic";
         emit_generic(b, k);

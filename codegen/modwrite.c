@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine.h"
 #include "runtime/module.h"
 
 #define XXH_INLINE_ALL
@@ -22,7 +23,7 @@ struct writer {
     const struct cg_variant *v; /* the one being written */
     struct part *part;
     size_t npart, most_parts;
-    struct part *strings, *code, *constants, *rows; /* rows: of CONSTANT, NULL before the first */
+    struct part *strings, *code, *constants, *rows, *engines; /* rows: of CONSTANT, engines: of ENGINE, NULL before the first */
     struct packed { /* weights as kernels read them, each once */
         uint32_t weight;
         enum kb_packing packing;
@@ -448,6 +449,72 @@ static void write_steps(struct writer *w)
     }
 }
 
+/* --- engines of cuDNN ------------------------------------------------------------------------------------------ */
+
+enum { SPACE_ALIGN = 256 };
+
+/* Where the working memory of engines lies, one after another in the same: behind the arena of the plan. */
+static uint64_t space_at(const struct yir_func *f)
+{
+    return (f->arena_size + SPACE_ALIGN - 1) / SPACE_ALIGN * SPACE_ALIGN;
+}
+
+static uint64_t arena_bytes(const struct cg_program *p)
+{
+    uint64_t size = p->f->arena_size;
+    for (uint32_t i = 0; i < p->nkernel; i++) {
+        const struct cg_engine *e = p->kernel[i].engine;
+        if (e && e->space && size < space_at(p->f) + e->space) size = space_at(p->f) + e->space;
+    }
+    return size;
+}
+
+/* The step's argument that a value is. */
+static uint32_t argument_of(const struct cg_kernel *k, yir_ref r, bool written)
+{
+    uint32_t n = 0;
+    for (int m = 0; m < k->prog->nmem; m++) {
+        const struct kb_mem *mem = &k->prog->mem[m];
+        if (mem->kind == KB_MEM_SCRATCH) continue;
+        if (mem->kind != KB_MEM_WEIGHT && yir_same(mem->ref, r) && mem->written == written) return n;
+        n++;
+    }
+    return YM_ANY;
+}
+
+static uint64_t pack_as(struct writer *w, yir_ref r, enum kb_packing packing, int32_t arg)
+{
+    const struct yir_tdesc *d = yir_desc(w->v->program->f, r);
+    const struct kb_mem mem = {.kind = KB_MEM_WEIGHT, .dtype = d->dtype, .ref = r, .packing = packing, .pack_arg = arg, .elems = yir_numel(d)};
+    return pack_once(w, &mem);
+}
+
+/* A kernel that does not read what cuDNN would, or does so in another way, keeps its work. */
+static void write_engine(struct writer *w, uint32_t step)
+{
+    const struct cg_program *p = w->v->program;
+    const struct cg_kernel *k = &p->kernel[step];
+    struct cg_engine_work work;
+    if (!k->engine || !cg_engine_work(p->f, k->first, k->last, w->m->meta.max_batch, &work)) return;
+    struct ym_engine row = {.step = step, .version = k->engine->version, .number = k->engine->number, .nknob = k->engine->nknob,
+                            .x = argument_of(k, work.x, false), .out = argument_of(k, work.out, true), .added = YM_ANY,
+                            .space = k->engine->space ? space_at(p->f) : 0, .space_bytes = k->engine->space, .conv = work.conv};
+    memcpy(row.knob, k->engine->knob, sizeof row.knob);
+    if (work.conv.added) row.added = argument_of(k, work.added, false);
+    if (row.x == YM_ANY || row.out == YM_ANY || (work.conv.added && row.added == YM_ANY)) return;
+    row.name = string(w, cg_engine_text(w->arena, k->engine));
+    row.weights = pack_as(w, work.weights, KB_PACK_OBLOCK, 1);
+    if (work.conv.biased) row.bias = pack_as(w, work.bias, KB_PACK_NONE, 0);
+    if (!w->engines) w->engines = new_part(w, YM_ENGINE);
+    put(w, w->engines, &row, sizeof row);
+}
+
+static void write_engines(struct writer *w)
+{
+    w->engines = NULL;
+    for (uint32_t i = 0; i < w->v->program->nkernel; i++) write_engine(w, i);
+}
+
 static void write_target(struct writer *w)
 {
     const struct cg_target *t = w->v->target;
@@ -458,7 +525,7 @@ static void write_target(struct writer *w)
                             .features = string(w, t->needs),
                             .precision = string(w, w->m->meta.precision),
                             .compiler = string(w, w->v->code->compiler),
-                            .arena_size = p->f->arena_size,
+                            .arena_size = arena_bytes(p),
                             .max_batch = w->m->meta.max_batch,
                             .height = w->m->meta.height,
                             .width = w->m->meta.width,
@@ -510,12 +577,13 @@ static int write_variant(struct writer *w)
     write_target(w);
     if (write_kernels(w) || write_service(w)) return -1;
     write_steps(w);
+    write_engines(w);
     return 0;
 }
 
 int cg_module_write(struct yir_arena *a, struct yir_diags *d, const struct cg_module *m, void **bytes, size_t *size)
 {
-    enum { SHARED = YM_WEIGHTS, EACH = YM_MAP - YM_TARGET + 1 }; /* sections at most */
+    enum { SHARED = YM_WEIGHTS, EACH = YM_ENGINE - YM_TARGET + 1 }; /* sections at most */
     struct writer w = {.arena = a, .diags = d, .m = m, .v = m->variant};
     const struct yir_func *f = m->variant->program->f;
     YIR_ASSERT(m->nvariant && m->nvariant <= YM_MAX_TARGETS);

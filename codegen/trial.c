@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine.h"
 #include "runtime/yolort.h"
 #include "trial_child.h"
 
@@ -70,6 +71,13 @@ struct cg_trials *cg_trials_new(struct yir_arena *a, int threads, bool apart, do
 const char *cg_trials_device(const struct cg_trials *t)
 {
     return t->child ? trial_child_gpu(t->child) : cg_cpu_name(t->arena);
+}
+
+int cg_trials_engines(struct cg_trials *t, const struct ym_conv *c, bool deterministic, uint64_t most_space, struct cg_trial *out)
+{
+    char why[CG_TRIAL_ERROR];
+    if (t->child) return trial_child_engines(t->child, c, deterministic, most_space, out);
+    return yolort_cudnn_engines(0, c, sizeof *c, deterministic, most_space, out->error, sizeof out->error, why, sizeof why) ? -1 : 0;
 }
 
 int cg_trials_forms(const struct cg_trials *t)
@@ -189,7 +197,7 @@ static int take_steps(const struct cg_trials *t, const struct variant *v, struct
     for (uint32_t i = 0; i < out->nstep; i++) {
         yolort_step s;
         if (yolort_step_at(v->context, i, &s)) return fail(out, "times", yolort_error(v->context));
-        t->step_ms[i] = s.ms;
+        t->step_ms[i] = yolort_step_engine(v->context, i) < 0 ? -s.ms : s.ms;
     }
     return 0;
 }

@@ -11,24 +11,27 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine.h"
 #include "runtime/yolort.h"
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
 
-enum { LOAD, RUN, TELL };
+enum { LOAD, RUN, TELL, ENGINES };
 enum { PROCESSES = 5 }; /* how often one may be lost, and the one that is used up last */
 
 struct request {
     int what, v, form, compare;
-    size_t size; /* LOAD: bytes that follow */
+    size_t size; /* LOAD, ENGINES: bytes that follow; ENGINES: a struct ym_conv */
+    uint64_t most_space;
+    int deterministic;
 };
 
 struct reply { /* nstep doubles follow */
     int rc, forms;
     double ms, apart;
     uint32_t nstep;
-    char error[CG_TRIAL_ERROR]; /* TELL: the text */
+    char error[CG_TRIAL_ERROR]; /* TELL, ENGINES: the text */
 };
 
 struct trial_child {
@@ -118,9 +121,17 @@ static int tell_gpu(struct cg_trial *out)
     return 0;
 }
 
+static int list_engines(struct cg_trials *t, int fd, const struct request *q, struct cg_trial *out)
+{
+    struct ym_conv c;
+    if (q->size != sizeof c || !get(fd, &c, sizeof c, 0)) _exit(3);
+    return cg_trials_engines(t, &c, q->deterministic != 0, q->most_space, out);
+}
+
 static int serve_one(struct cg_trials *t, int fd, const struct request *q, struct cg_trial *out)
 {
     if (q->what == TELL) return tell_gpu(out);
+    if (q->what == ENGINES) return list_engines(t, fd, q, out);
     if (q->what == RUN) return cg_trials_run(t, q->v, q->form, q->compare != 0, out);
     void *bytes = malloc(q->size ? q->size : 1);
     if (!bytes || !get(fd, bytes, q->size, 0)) _exit(3);
@@ -282,6 +293,15 @@ const char *trial_child_gpu(struct trial_child *c)
     next_process(c);
     if (!ask(c, &q, NULL, &r, &out) || r.rc) return "no GPU";
     return yir_format(c->arena, "%.*s", CG_TRIAL_ERROR - 1, r.error);
+}
+
+int trial_child_engines(struct trial_child *c, const struct ym_conv *conv, bool deterministic, uint64_t most_space, struct cg_trial *out)
+{
+    struct request q = {.what = ENGINES, .size = sizeof *conv, .most_space = most_space, .deterministic = deterministic};
+    struct reply r;
+    if (revive(c, out) || !ask(c, &q, conv, &r, out)) return -1;
+    memcpy(out->error, r.error, sizeof out->error);
+    return r.rc;
 }
 
 int trial_child_load(struct trial_child *c, int v, void *bytes, size_t size, struct cg_trial *out)

@@ -16,6 +16,7 @@ int trial_child_load(struct trial_child *c, int v, void *bytes, size_t size, str
 int trial_child_forms(const struct trial_child *c);
 int trial_child_run(struct trial_child *c, int v, int form, bool compare, struct cg_trial *out);
 
+int trial_child_engines(struct trial_child *c, const struct ym_conv *conv, bool deterministic, uint64_t most_space, struct cg_trial *out);
 const char *trial_child_gpu(struct trial_child *c); /* as cg_trials_device */
 
 #endif

@@ -5,11 +5,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine.h"
 #include "measuring.h"
-#include "runtime/yolort.h"
 
 enum {
     MOST_VARIANTS = CG_MOST_TRIALS - 1, /* the last trial is the network of all winners */
+    MOST_ENGINES = 3,
+    MOST_CONFIGS = MOST_VARIANTS - MOST_ENGINES,
     MOST_ROUNDS = 40,
     LEAST_ROUNDS = 3, /* that give a median */
     FIRM_ROUNDS = 5   /* after which what was found is worth keeping should the process die */
@@ -25,7 +27,7 @@ static const struct mode {
 } modes[] = {
     [CG_TUNE_OFF] = {1, 0, 1, 0},
     [CG_TUNE_FAST] = {5, 9, 1.35, 20},
-    [CG_TUNE_FULL] = {MOST_VARIANTS, 25, 2.0, 300},
+    [CG_TUNE_FULL] = {MOST_CONFIGS, 25, 2.0, 300},
 };
 
 #define MARGIN 0.97 /* of the predicted configuration's time, that a challenger must stay under */
@@ -41,15 +43,19 @@ struct group {
     const char *label;                   /* of its first kernel */
     size_t len;
     const char *space[CG_TUNE_FULL + 1]; /* text of each mode's candidates */
-    struct cg_config candidate[MOST_VARIANTS];
-    int ncandidate, kernels;
+    struct cg_config candidate[MOST_CONFIGS];
+    struct cg_engine engine[MOST_ENGINES]; /* variant ncandidate + i has engine i */
+    int ncandidate, nengine, kernels;
+    bool fits;                           /* cuDNN may do it */
+    struct ym_conv conv;                 /* where it does */
     enum state state;
     bool known, measured, claimed;       /* found in the records; decided by measuring; claimed by this process */
     struct cg_config chosen;
+    const struct cg_engine *chosen_engine; /* NULL: none */
     double *ms[MOST_VARIANTS];           /* [samples]: mean over the group's kernels */
     int samples[MOST_VARIANTS], last[MOST_VARIANTS]; /* last: round, from 1, of the last sample */
     double median[MOST_VARIANTS];
-    int best;                            /* candidate, by median */
+    int best, best_config;               /* variants, by median; best_config: of the configurations */
 };
 
 struct tuner {
@@ -67,6 +73,7 @@ struct tuner {
     int now;              /* variant being made; -1: groups are being collected, -2: the winners */
     struct cg_trials *trials;
     const char *device;   /* that measures, as text */
+    bool listed;          /* cuDNN was asked for its engines */
     bool lost[CG_MOST_TRIALS]; /* variants that failed, on devices where that is no fault of ours alone */
     double run_s;         /* of the first run of variant 0 */
     int threads;
@@ -130,12 +137,29 @@ static struct cg_tune_key key_of(struct tuner *w, const struct group *g, enum cg
                                 .space = g->space[mode]};
 }
 
-/* A record counts when what it names is among what is legal today. */
+#define AND_ENGINE "; " /* between a configuration and an engine, in records */
+
+/* The engine that a record names behind its configuration; false: it is none, or none for this group. */
+static bool read_engine(struct tuner *w, const struct group *g, const char *text, const struct cg_engine **out)
+{
+    struct cg_engine *e = yir_alloc(w->arena, sizeof *e);
+    const char *end;
+    *out = e;
+    if (!g->fits || !cg_engine_read(text, &end, e) || *end || e->space > w->o->cudnn.most_space) return false;
+    e->version = (uint32_t)w->o->cudnn.version;
+    return true;
+}
+
+/* A record counts when what it names is among what is legal today; an engine is left to cuDNN to judge. */
 static bool use_record(struct tuner *w, struct group *g, const struct cg_config *legal, size_t n, const struct cg_tune_record *r)
 {
-    size_t i = cg_config_find(w->arena, r->config, legal, n);
-    if (i >= n) return false;
+    const char *engine = strstr(r->config, AND_ENGINE);
+    const struct cg_engine *by = NULL;
+    const char *config = yir_format(w->arena, "%.*s", engine ? (int)(engine - r->config) : CG_TUNE_CONFIG, r->config);
+    size_t i = cg_config_find(w->arena, config, legal, n);
+    if (i >= n || (engine && !read_engine(w, g, engine + strlen(AND_ENGINE), &by))) return false;
     g->chosen = legal[i];
+    g->chosen_engine = by;
     g->known = true;
     g->state = DECIDED;
     return true;
@@ -151,25 +175,48 @@ static void look_up(struct tuner *w, struct group *g, const struct cg_config *le
     }
 }
 
-static const char *space_text(struct tuner *w, const struct cg_config *legal, int n)
+/* In the full mode cuDNN's engines are candidates too, whichever there will be. */
+static const char *space_text(struct tuner *w, const struct group *g, enum cg_tune_mode mode, const struct cg_config *legal, int n)
 {
     struct yir_str space = {.arena = w->arena};
+    const struct cg_tune_cudnn *c = &w->o->cudnn;
     for (int i = 0; i < n; i++) yir_str_fmt(&space, "%s\n", cg_config_text(w->arena, &legal[i]));
+    if (g->fits && mode == CG_TUNE_FULL)
+        yir_str_fmt(&space, "cudnn %d, %llu bytes%s\n", c->version, (unsigned long long)c->most_space, c->deterministic ? ", deterministic" : "");
     return space.text;
+}
+
+static bool may_list(const struct tuner *w, const struct group *g)
+{
+    return g->fits && w->o->mode == CG_TUNE_FULL && !w->listed;
+}
+
+/* Variants of a group; one engine at least is expected until cuDNN was asked. */
+static int count_variants(const struct tuner *w, const struct group *g)
+{
+    return g->ncandidate + (may_list(w, g) ? 1 : g->nengine);
+}
+
+static void read_work(struct tuner *w, struct group *g, const struct cg_kernel *k)
+{
+    struct cg_engine_work work;
+    g->fits = w->o->cudnn.version && cg_engine_work(w->f, k->first, k->last, w->base->max_batch, &work);
+    if (g->fits) g->conv = work.conv;
 }
 
 static struct group *add_group(struct tuner *w, const struct cg_kernel *k, const struct cg_config *legal, size_t n)
 {
     struct group *g = yir_alloc(w->arena, sizeof *g);
     *g = (struct group){.text = k->op_text, .len = k->op_text_len, .chosen = legal[0]};
+    read_work(w, g, k);
     for (enum cg_tune_mode m = CG_TUNE_FAST; m <= CG_TUNE_FULL; m++)
-        g->space[m] = space_text(w, legal, count_candidates(m, legal, n));
+        g->space[m] = space_text(w, g, m, legal, count_candidates(m, legal, n));
     g->ncandidate = count_candidates(w->o->mode, legal, n);
     memcpy(g->candidate, legal, (size_t)g->ncandidate * sizeof *legal);
-    for (int v = 0; v < g->ncandidate; v++) g->ms[v] = yir_alloc_n(w->arena, MOST_ROUNDS, sizeof *g->ms[v]);
+    for (int v = 0; v < MOST_VARIANTS; v++) g->ms[v] = yir_alloc_n(w->arena, MOST_ROUNDS, sizeof *g->ms[v]);
     w->group = yir_grow(w->arena, w->group, &w->cap_group, w->ngroup + 1, sizeof *w->group);
     w->group[w->ngroup++] = g;
-    g->state = g->ncandidate > 1 ? OPEN : DECIDED;
+    g->state = count_variants(w, g) > 1 ? OPEN : DECIDED;
     if (g->state == OPEN) look_up(w, g, legal, n);
     return g;
 }
@@ -178,6 +225,13 @@ static const struct cg_config *config_now(const struct tuner *w, const struct gr
 {
     if (w->now < 0 || g->state != OPEN) return &g->chosen;
     return &g->candidate[w->now < g->ncandidate ? w->now : 0];
+}
+
+static const struct cg_engine *engine_now(const struct tuner *w, const struct group *g)
+{
+    if (w->now < 0 || g->state != OPEN) return g->chosen_engine;
+    int i = w->now - g->ncandidate;
+    return i >= 0 && i < g->nengine ? &g->engine[i] : NULL;
 }
 
 static bool same_config(const struct cg_config *x, const struct cg_config *y)
@@ -204,11 +258,30 @@ static size_t choose(void *user, const struct cg_kernel *k, const struct cg_conf
     return 0;
 }
 
-static void collect(struct tuner *w)
+/* Kernels of one group may differ in where they find their memory. */
+static const struct cg_engine *choose_engine(void *user, const struct cg_kernel *k)
+{
+    struct tuner *w = user;
+    struct cg_engine_work work;
+    uint32_t number;
+    const struct group *g = find_group(w, k->op_text, k->op_text_len, &number);
+    const struct cg_engine *e = g ? engine_now(w, g) : NULL;
+    return e && cg_engine_work(w->f, k->first, k->last, w->base->max_batch, &work) && !memcmp(&work.conv, &g->conv, sizeof g->conv) ? e : NULL;
+}
+
+/* Options for the variant that is made now. */
+static struct cg_opts opts_now(struct tuner *w)
 {
     struct cg_opts o = *w->base;
     o.choose = choose;
+    o.engine = choose_engine;
     o.choose_user = w;
+    return o;
+}
+
+static void collect(struct tuner *w)
+{
+    const struct cg_opts o = opts_now(w);
     w->now = -1;
     w->of_kernel = yir_alloc_n(w->arena, w->f->nkernel + 1u, sizeof *w->of_kernel);
     struct cg_program *p = cg_kernels(w->arena, w->f, w->t, &o);
@@ -229,12 +302,10 @@ static int trial_failed(struct tuner *w, int v, const struct cg_trial *got)
 
 static int make_variant(struct tuner *w, int number, int trial)
 {
-    struct cg_opts o = *w->base;
+    const struct cg_opts o = opts_now(w);
     struct cg_trial got = {0};
     void *bytes;
     size_t size;
-    o.choose = choose;
-    o.choose_user = w;
     w->now = number;
     if (w->o->make(w->o->user, &o, &bytes, &size)) return -1;
     return cg_trials_load(w->trials, trial, bytes, size, &got) ? trial_failed(w, trial, &got) : 0;
@@ -244,7 +315,7 @@ static int make_variant(struct tuner *w, int number, int trial)
 static double time_of(const struct tuner *w, const struct cg_trial *got)
 {
     double sum = 0;
-    for (uint32_t i = 0; i < got->nstep; i++) sum += got->step_ms[i];
+    for (uint32_t i = 0; i < got->nstep; i++) sum += fabs(got->step_ms[i]);
     return w->t->backend == CG_CUDA && sum > 0 ? sum : got->ms;
 }
 
@@ -275,7 +346,7 @@ static void note_times(struct tuner *w, const struct cg_trial *got, int number, 
     for (uint32_t i = 0; i < w->nkernel && i < got->nstep; i++) {
         struct group *g = w->group[w->of_kernel[i]];
         double ms = got->step_ms[i];
-        if (number >= g->ncandidate || g->state != OPEN || !(ms > 0)) continue;
+        if (number >= count_variants(w, g) || g->state != OPEN || !(ms > 0)) continue;
         if (g->last[number] != round) g->ms[number][g->samples[number]++] = 0;
         g->last[number] = round;
         g->ms[number][g->samples[number] - 1] += ms / g->kernels;
@@ -286,7 +357,7 @@ static int most_candidates(const struct tuner *w)
 {
     int most = 0;
     for (size_t i = 0; i < w->ngroup; i++)
-        if (w->group[i]->state == OPEN && w->group[i]->ncandidate > most) most = w->group[i]->ncandidate;
+        if (w->group[i]->state == OPEN && count_variants(w, w->group[i]) > most) most = count_variants(w, w->group[i]);
     return most;
 }
 
@@ -300,12 +371,25 @@ static double most_apart(const struct tuner *w)
     return SINGLE_APART;
 }
 
-static bool is_apart(struct tuner *w, int v, double apart)
+static bool has_engine(const struct tuner *w, int v)
 {
-    if (apart <= most_apart(w)) return false;
+    for (size_t i = 0; i < w->ngroup; i++)
+        if (v >= w->group[i]->ncandidate && v < w->group[i]->ncandidate + w->group[i]->nengine) return true;
+    return false;
+}
+
+/* 1: a variant with engines of cuDNN is left out. */
+static int is_apart(struct tuner *w, int v, double apart)
+{
+    if (apart <= most_apart(w)) return 0;
+    if (has_engine(w, v)) {
+        yir_diag(w->diags, (struct yir_loc){0}, W_TUNE, "tuning: candidate %d is left out: cuDNN gives other results (off by %.2g of the mean)", v, apart);
+        w->lost[v] = true;
+        return 1;
+    }
     yir_diag(w->diags, (struct yir_loc){0}, E_TUNE,
              "tuning: candidate %d gives other results (off by %.2g of the mean); please report this", v, apart);
-    return true;
+    return -1;
 }
 
 /* Runs it on each form of the picture. As run_variant. */
@@ -316,7 +400,8 @@ static int try_variant(struct tuner *w, int v)
         int rc = run_variant(w, v, form, true, &got);
         if (rc) return rc;
         if (v == 0) w->run_s = got.ms * 1e-3;
-        if (is_apart(w, v, got.apart)) return -1;
+        rc = is_apart(w, v, got.apart);
+        if (rc) return rc;
     }
     return 0;
 }
@@ -329,9 +414,7 @@ static double needed_s(const struct tuner *w, int n, int rounds)
 
 static struct cg_program *program_of(struct tuner *w, int variant)
 {
-    struct cg_opts o = *w->base;
-    o.choose = choose;
-    o.choose_user = w;
+    const struct cg_opts o = opts_now(w);
     w->now = variant;
     return cg_kernels(w->arena, w->f, w->t, &o);
 }
@@ -355,6 +438,32 @@ static struct cg_program *all_kernels(struct tuner *w, int nvariant)
     return all;
 }
 
+/* --- cuDNN -------------------------------------------------------------------------------------------------- */
+
+static void read_engines(struct tuner *w, struct group *g, const char *text)
+{
+    while (*text && g->nengine < MOST_ENGINES && cg_engine_read(text, &text, &g->engine[g->nengine])) {
+        g->engine[g->nengine++].version = (uint32_t)w->o->cudnn.version;
+        text += *text == '\n';
+    }
+}
+
+/* Once, when the device is in use. Where cuDNN dies, the others are not asked about. */
+static void list_engines(struct tuner *w)
+{
+    const struct cg_tune_cudnn *c = &w->o->cudnn;
+    bool asks = !w->listed && w->o->mode == CG_TUNE_FULL && c->version;
+    for (size_t i = 0; i < w->ngroup && asks; i++) {
+        struct group *g = w->group[i];
+        struct cg_trial got = {0};
+        if (g->state != OPEN || !g->fits) continue;
+        progress(w, "cuDNN's engines", (int)i, (int)w->ngroup, left_s(w));
+        asks = !cg_trials_engines(w->trials, &g->conv, c->deterministic, c->most_space, &got) && left_s(w) > 0;
+        if (asks) read_engines(w, g, got.error);
+    }
+    w->listed = true;
+}
+
 /* Makes the variants while the budget lasts; part of it stays for measuring. Their number, or -1. */
 static int make_variants(struct tuner *w, int wanted)
 {
@@ -371,19 +480,40 @@ static int make_variants(struct tuner *w, int wanted)
         w->make_s = seconds() - before;
         if (!rc) rc = try_variant(w, v);
         if (rc < 0) return -1;
+        if (v == 0) list_engines(w);
+        if (v == 0) wanted = most_candidates(w);
     }
     return wanted;
 }
 
 /* --- what is found ------------------------------------------------------------------------------------------ */
 
+/* The fastest of variants [from, to) that is faster than `best`, and by the margin than `than`. */
+static int faster(const struct group *g, int from, int to, int best, int than)
+{
+    for (int v = from; v < to; v++)
+        if (g->samples[v] && g->median[v] < g->median[best] && g->median[v] < MARGIN * g->median[than]) best = v;
+    return best;
+}
+
 static void pick_winner(struct group *g, int nvariant)
 {
-    int n = g->ncandidate < nvariant ? g->ncandidate : nvariant;
-    g->best = 0;
+    int all = g->ncandidate + g->nengine, n = all < nvariant ? all : nvariant, configs = n < g->ncandidate ? n : g->ncandidate;
     for (int v = 0; v < n; v++) g->median[v] = median(g->ms[v], g->samples[v]);
-    for (int v = 1; v < n; v++)
-        if (g->samples[v] && g->median[v] < g->median[g->best] && g->median[v] < MARGIN * g->median[0]) g->best = v;
+    g->best_config = faster(g, 1, configs, 0, 0);
+    g->best = faster(g, configs, n, g->best_config, g->best_config);
+}
+
+static const struct cg_engine *engine_of(const struct group *g, int variant)
+{
+    return variant >= g->ncandidate ? &g->engine[variant - g->ncandidate] : NULL;
+}
+
+/* As records have it. */
+static const char *variant_text(struct tuner *w, const struct group *g, int config, const struct cg_engine *by)
+{
+    const char *text = cg_config_text(w->arena, &g->candidate[config]);
+    return by ? yir_format(w->arena, "%s" AND_ENGINE "%s", text, cg_engine_text(w->arena, by)) : text;
 }
 
 static void pick_winners(struct tuner *w, int nvariant)
@@ -392,12 +522,15 @@ static void pick_winners(struct tuner *w, int nvariant)
         if (w->group[i]->state == OPEN) pick_winner(w->group[i], nvariant);
 }
 
-static void report(const struct tuner *w, int nvariant)
+static void report(struct tuner *w, int nvariant)
 {
     for (size_t i = 0; i < w->ngroup && w->o->report; i++) {
         const struct group *g = w->group[i];
-        for (int v = 0; g->state == OPEN && v < g->ncandidate && v < nvariant; v++)
-            w->o->report(w->o->user, g->label, cg_config_text(w->arena, &g->candidate[v]), g->candidate[v].cycles, g->median[v]);
+        for (int v = 0; g->state == OPEN && v < g->ncandidate + g->nengine && v < nvariant; v++) {
+            const struct cg_engine *by = engine_of(g, v);
+            const char *text = by ? cg_engine_text(w->arena, by) : cg_config_text(w->arena, &g->candidate[v]);
+            if (g->samples[v]) w->o->report(w->o->user, g->label, text, by ? 0 : g->candidate[v].cycles, g->median[v]);
+        }
     }
 }
 
@@ -408,7 +541,7 @@ static void remember(struct tuner *w, struct group *g)
     const double *ms = g->ms[g->best]; /* in order since the median was taken */
     int n = g->samples[g->best];
     struct cg_tune_record r = {.median_s = g->median[g->best] * 1e-3, .spread_s = n ? (ms[n * 9 / 10] - ms[n / 10]) * 1e-3 : 0};
-    const char *text = cg_config_text(w->arena, &g->candidate[g->best]);
+    const char *text = variant_text(w, g, g->best_config, engine_of(g, g->best));
     if (strlen(text) >= sizeof r.config) return;
     memcpy(r.config, text, strlen(text) + 1);
     if (cg_tunedb_store(w->o->db, &k, &r)) g->claimed = false;
@@ -450,8 +583,9 @@ static void decide(struct tuner *w, bool tuned)
     for (size_t i = 0; i < w->ngroup; i++) {
         struct group *g = w->group[i];
         if (g->state != OPEN) continue;
-        if (!tuned) g->best = 0;
-        g->chosen = g->candidate[g->best];
+        if (!tuned) g->best = g->best_config = 0;
+        g->chosen = g->candidate[g->best_config];
+        g->chosen_engine = engine_of(g, g->best);
     }
 }
 
@@ -597,7 +731,7 @@ static void sum_up(const struct tuner *w, struct cg_tuned *out)
         out->measured += g->measured;
         out->known += g->known;
         out->left += g->state != DECIDED;
-        out->changed += !same_config(&g->chosen, &g->candidate[0]);
+        out->changed += !same_config(&g->chosen, &g->candidate[0]) || g->chosen_engine;
     }
 }
 
@@ -606,7 +740,7 @@ int cg_tune(struct yir_arena *a, struct yir_diags *d, const struct yir_func *f, 
 {
     struct tuner *w = yir_alloc(a, sizeof *w);
     *w = (struct tuner){.arena = a, .diags = d, .f = f, .t = t, .base = base, .o = o, .mode = &modes[o->mode]};
-    *out = (struct cg_tuned){.choose = choose, .choose_user = w};
+    *out = (struct cg_tuned){.choose = choose, .engine = choose_engine, .choose_user = w};
     w->threads = o->threads;
     w->budget_s = o->budget_s > 0 ? o->budget_s : w->mode->budget_s;
     w->start = seconds();

@@ -8,7 +8,8 @@
  * Of the processes that share a folder of caches one measures at a time (measuring.h), and each group is claimed (tunedb.h): what
  * one has found, the others take. Candidates for CPUs run in this process: they are made by the same code from the same checked programs
  * as every other kernel, and each variant's outputs must equal the first one's. Those for GPUs run in a child (trial.h): one that hangs
- * or faults costs seconds and is left out. The calling process must not have used the CUDA driver before, as a child cannot then. */
+ * or faults costs seconds and is left out. There cuDNN's engines (engine.h) follow the configurations: each is tried with the best
+ * predicted one as the kernel for where cuDNN is not, must beat the best measured one by the margin, and is then kept with that. The calling process must not have used the CUDA driver before, as a child cannot then. */
 #ifndef CG_TUNE_H
 #define CG_TUNE_H
 
@@ -24,6 +25,11 @@ struct cg_tune_opts {
     int threads;           /* that the network will run on */
     struct cg_trials *trials; /* to measure with: of as many threads; apart for GPUs */
     const char *versions;  /* of whatever makes code */
+    struct cg_tune_cudnn { /* whose engines compete in the full mode, and are known to the fast one */
+        int version;       /* 91900; 0: none does */
+        bool deterministic;
+        uint64_t most_space; /* bytes of working memory */
+    } cudnn;
     struct cg_tunedb *db;  /* NULL: nothing is remembered */
     struct cg_cachedir *folder; /* of db, for turns at measuring; NULL: whenever it likes */
     /* Compiles f under these options to a module, in malloc's memory. -1 after reporting. */
@@ -40,6 +46,7 @@ struct cg_tune_opts {
 struct cg_tuned {
     /* For cg_opts: gives each kernel its configuration. */
     size_t (*choose)(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n);
+    const struct cg_engine *(*engine)(void *user, const struct cg_kernel *k);
     void *choose_user;
     int groups, known, measured; /* groups; found in the records; decided by measuring now */
     int left, changed;           /* for which the budget did not suffice; with another configuration than the predicted one */

@@ -120,6 +120,8 @@ static void put_object(void *user, const void *key, size_t len, const void *obje
 /* --- tuning ------------------------------------------------------------------------------------------------- */
 
 #define TRIAL_PATIENCE_S 20.0 /* for a GPU to load or run a network, after which it counts as hung */
+#define CUDNN_PATIENCE_S 90.0 /* the same where cuDNN compiles kernels of its own meanwhile */
+#define CUDNN_SPACE (64ull << 20)
 
 struct making {
     struct call *k;
@@ -221,6 +223,13 @@ static const char *code_versions(struct call *k, const struct build *b)
                     : NULL;
 }
 
+static struct cg_tune_cudnn cudnn_of(struct call *k, bool gpu)
+{
+    struct cg_tune_cudnn c = {.deterministic = k->o->deterministic != 0, .most_space = k->o->cudnn_workspace ? k->o->cudnn_workspace : CUDNN_SPACE};
+    if (gpu && !k->o->no_cudnn) (void)yolort_cudnn(&c.version, NULL, 0);
+    return c;
+}
+
 static int tune(struct call *k, struct build *b, const struct cg_meta *meta, const struct caches *c, struct cg_opts *co)
 {
     struct making *m = yir_alloc(k->arena, sizeof *m);
@@ -228,7 +237,10 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, con
     yir_arena_defer(k->arena, free_candidate, m);
     struct cg_tuned tuned;
     int threads = k->o->tune_threads > 0 ? k->o->tune_threads : yolort_cpu_threads();
-    struct cg_trials *trials = cg_trials_new(k->arena, threads, b->target.backend == CG_CUDA, TRIAL_PATIENCE_S);
+    bool gpu = b->target.backend == CG_CUDA;
+    const struct cg_tune_cudnn cudnn = cudnn_of(k, gpu);
+    double patience_s = cudnn.version ? CUDNN_PATIENCE_S : TRIAL_PATIENCE_S;
+    struct cg_trials *trials = cg_trials_new(k->arena, threads, gpu, patience_s);
     const char *versions = code_versions(k, b);
     if (!versions) return -1;
     struct cg_tune_opts o = {.mode = k->o->tune == 1 ? CG_TUNE_FAST : CG_TUNE_FULL,
@@ -236,16 +248,18 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, con
                              .threads = threads,
                              .trials = trials,
                              .versions = versions,
+                             .cudnn = cudnn,
                              .db = c->records,
                              .folder = c->folder,
                              .make = make_candidate,
-                             .ahead = b->target.backend == CG_CUDA ? compile_ahead : NULL,
+                             .ahead = gpu ? compile_ahead : NULL,
                              .stop = is_stopped,
                              .progress = tune_progress,
                              .report = k->o->tune_report ? tell_candidate : NULL,
                              .user = m};
     if (cg_tune(k->arena, k->diags, b->fused, &b->target, co, &o, &tuned)) return -1;
     co->choose = tuned.choose;
+    co->engine = tuned.engine;
     co->choose_user = tuned.choose_user;
     note_tuned(k, &tuned, cg_tunedb_keeps(c->records));
     return 0;
@@ -279,6 +293,8 @@ static struct cg_artifact_key module_key(struct call *k, const struct yir_str *t
     int threads = k->o->tune_threads > 0 ? k->o->tune_threads : yolort_cpu_threads();
     if (!tune) return (struct cg_artifact_key){"module", text->text, text->len};
     yir_str_put(&key, text->text, text->len);
+    const struct cg_tune_cudnn c = cudnn_of(k, strstr(k->o->target, "cuda:") != NULL);
+    if (c.version) cg_key_text(&key, "cudnn", yir_format(k->arena, "%d, %llu, %d", c.version, (unsigned long long)c.most_space, c.deterministic));
     cg_key_text(&key, "tuned", yir_format(k->arena, "%d, threads %d, %s, %s", tune, threads, cg_cpu_name(k->arena), cg_gpu_names(k->arena)));
     return (struct cg_artifact_key){"module", key.text, key.len};
 }

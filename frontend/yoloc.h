@@ -76,6 +76,9 @@ typedef struct yoloc_opts {
     uint64_t cache_limit;    /* bytes of compiled results, beyond which those used least recently go; 0: YOLOC_CACHE_LIMIT, else 2 GiB */
     int (*stop)(void *user); /* asked every now and then while kernels are tuned: not 0 ends the call, whose claims on kernels are given
                                 back (E006); may be NULL */
+    int no_cudnn;            /* tuning for GPUs: engines of cuDNN do not compete */
+    int deterministic;       /* nor those of them that may give other bits each time; our own kernels never do */
+    uint64_t cudnn_workspace; /* bytes of memory that they may work in; 0: 64 MiB */
 } yoloc_opts;
 
 YOLOC_API uint32_t yoloc_version(void);

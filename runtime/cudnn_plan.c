@@ -13,7 +13,7 @@ enum {
     CONVOLUTION_PRECISION = 100, CONVOLUTION_MODE = 101, CONVOLUTION_DILATION = 102, CONVOLUTION_STRIDE = 103, CONVOLUTION_AFTER = 104,
     CONVOLUTION_BEFORE = 105, CONVOLUTION_RANK = 106,
     HEURISTIC_MODE = 200, HEURISTIC_GRAPH = 201, HEURISTIC_RESULTS = 202, HEURISTIC_DEVICE = 204,
-    CONFIG_ENGINE = 300, CONFIG_KNOBS = 302,
+    CONFIG_ENGINE = 300, CONFIG_KNOBS = 302, CONFIG_SPACE = 303,
     PLAN_HANDLE = 400, PLAN_CONFIG = 401, PLAN_SPACE = 402, PLAN_DEVICE = 407,
     KNOB_TYPE = 600, KNOB_VALUE = 601,
     CONV_ALPHA = 700, CONV_BETA = 701, CONV_OF = 702, CONV_W = 703, CONV_X = 704, CONV_Y = 705,
@@ -375,19 +375,21 @@ static int is_there(const struct cudnn_choice *all, size_t n, const struct cudnn
     return 0;
 }
 
-/* What remains when the plan is made from what a module would say of it. */
-static int try_choice(const struct cudnn_where *w, const struct ym_conv *c, uint64_t most_space, struct cudnn_choice *one)
+/* Whether it is one when made from what a module would say of it. No plan is: that may compile a kernel, which takes a second. */
+static int try_choice(const struct cudnn_where *w, void *of, uint64_t most_space, struct cudnn_choice *one)
 {
-    struct cudnn_plan p;
-    if (rt_cudnn_plan(&p, w, c, one, NULL)) return 0;
-    one->space_bytes = p.space_bytes;
-    rt_cudnn_plan_free(&p);
-    return one->space_bytes <= most_space;
+    struct cudnn_bag b = {.api = w->api};
+    int64_t bytes = -1;
+    void *d = config(&b, w, of, one);
+    get(&b, d, CONFIG_SPACE, IS_INT64, 1, &bytes);
+    int fit = !b.error && bytes >= 0 && (uint64_t)bytes <= most_space;
+    one->space_bytes = fit ? (uint64_t)bytes : 0;
+    empty(&b);
+    return fit;
 }
 
 struct search {
     const struct cudnn_where *w;
-    const struct ym_conv *c;
     int flags;
     uint64_t most_space;
     struct cudnn_choice *out;
@@ -407,7 +409,7 @@ static void ask(struct search *s, struct cudnn_bag *b, void *of, int mode)
     for (int64_t i = 0; !b->error && i < n && i < MOST_CONFIGS && s->n < s->most; i++) {
         struct cudnn_choice one;
         if (!read_config(b->api, found[i], s->flags, &one) || is_there(s->out, s->n, &one)) continue;
-        if (try_choice(s->w, s->c, s->most_space, &one)) s->out[s->n++] = one;
+        if (try_choice(s->w, of, s->most_space, &one)) s->out[s->n++] = one;
     }
 }
 
@@ -416,7 +418,7 @@ yolort_status rt_cudnn_suggest(const struct cudnn_where *w, const struct ym_conv
                                size_t most, size_t *n, const struct rt_error *e)
 {
     static const int modes[] = {MODE_A, MODE_B, FALLBACK};
-    struct search s = {w, c, flags, most_space, out, most, 0};
+    struct search s = {w, flags, most_space, out, most, 0};
     struct cudnn_bag b = {.api = w->api};
     void *of = graph(&b, w, c);
     yolort_status r = status_of(&b, e);

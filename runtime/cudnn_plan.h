@@ -47,7 +47,7 @@ struct cudnn_memory {
 };
 yolort_status rt_cudnn_run(const struct cudnn_plan *p, void *handle, const struct cudnn_memory *m, const struct rt_error *e);
 
-/* The first `most` engines that cuDNN proposes, best first, that work here with at most so much memory, sum in F32 and change nothing by
+/* The first `most` engines that cuDNN proposes, best first, that it says to work here with at most so much memory, sum in F32 and change nothing by
  * transforms; with RT_CUDNN_DETERMINISTIC, those that always give the same. */
 yolort_status rt_cudnn_suggest(const struct cudnn_where *w, const struct ym_conv *c, int flags, uint64_t most_space, struct cudnn_choice *out,
                                size_t most, size_t *n, const struct rt_error *e);

@@ -5,8 +5,8 @@
  *
  * Each section begins at the first multiple of 64 after the part before it; the bytes between, and those that may
  * pad the last one to a multiple of 64, are zero. A (kind, index) occurs once; every program has all of TARGET, IO,
- * KERNEL, PARAM, STEP, ARG and CODE, CONSTANTS when an argument lies there, and CONSTANT when those are not there as they
- * are read.
+ * KERNEL, PARAM, STEP, ARG and CODE, CONSTANTS when an argument or an engine's weights lie there, and CONSTANT when those are not there as
+ * they are read.
  *
  * The digest is XXH3-128 (canonical big-endian form) of the whole file with the digest field zeroed. Offsets in
  * sections are from the start of that section; strings are offsets into the STRINGS section, NUL-terminated; offset 0

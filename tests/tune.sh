@@ -45,6 +45,13 @@ for option in '--tune-budget 3s' '--tune-threads 1' --tune-report; do
     # shellcheck disable=SC2086
     no 'only with --tune' compile "${tiny[@]}" $option -o out/m
 done
+for option in --no-cudnn --deterministic '--cudnn-workspace 8'; do
+    # shellcheck disable=SC2086
+    no '--no-cudnn.*only with --tune' compile "${tiny[@]}" $option -o out/m
+done
+no 'no meaning with --no-cudnn' compile "${tiny[@]}" --tune full --no-cudnn --deterministic -o out/m
+no 'no meaning with --no-cudnn' tune "${tiny[@]}" --no-cudnn --cudnn-workspace 8
+no 'cudnn-workspace' tune "${tiny[@]}" --cudnn-workspace 0
 no '--cache-dir has no meaning with --no-cache' compile "${tiny[@]}" --no-cache --cache-dir x -o out/m
 no 'nothing to be done' tune "${tiny[@]}" --tune off
 no '--strip has no meaning' tune "${tiny[@]}" --strip

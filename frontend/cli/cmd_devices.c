@@ -109,7 +109,7 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
 const struct cli_command cli_command_devices = {
     .name = "devices",
     .arguments = "",
-    .summary = "Lists the devices of this machine and the targets that can be compiled for.",
+    .summary = "Lists the devices of this machine, its cuDNN, and the targets that can be compiled for.",
     .options = rows, .noption = sizeof rows / sizeof *rows, .options_size = sizeof(struct options),
     .min_rest = 0, .max_rest = 0,
     .run = run,

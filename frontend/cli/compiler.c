@@ -104,6 +104,9 @@ static int apply_tuning(yoloc_opts *o, const struct cli_build *b, struct cli_err
     o->cache_dir = b->cache_dir;
     o->tune_threads = b->tune_threads;
     o->tune_report = b->tune_report;
+    o->no_cudnn = b->no_cudnn;
+    o->deterministic = b->deterministic;
+    o->cudnn_workspace = (uint64_t)b->cudnn_workspace << 20;
     if (b->no_cache && (b->cache_dir || b->cache_limit))
         return cli_fail(e, CLI_USAGE, "%s has no meaning with --no-cache", b->cache_dir ? "--cache-dir" : "--cache-limit");
     if (b->cache_limit && cli_read_size(b->cache_limit, &o->cache_limit) != 0)
@@ -114,6 +117,10 @@ static int apply_tuning(yoloc_opts *o, const struct cli_build *b, struct cli_err
         return cli_fail(e, CLI_USAGE, "--tune %s: expected off, fast or full", b->tune);
     if (!o->tune && (b->tune_budget || b->tune_threads || b->tune_report))
         return cli_fail(e, CLI_USAGE, "--tune-budget, --tune-threads and --tune-report have a meaning only with --tune fast or full");
+    if (!o->tune && (b->no_cudnn || b->deterministic || b->cudnn_workspace))
+        return cli_fail(e, CLI_USAGE, "--no-cudnn, --deterministic and --cudnn-workspace have a meaning only with --tune fast or full");
+    if (b->no_cudnn && (b->deterministic || b->cudnn_workspace))
+        return cli_fail(e, CLI_USAGE, "--deterministic and --cudnn-workspace have no meaning with --no-cudnn");
     if (o->tune && b->no_fast)
         return cli_fail(e, CLI_USAGE, "--tune %s has no meaning with --no-fast: generic code has one form", b->tune);
     if (b->tune_budget && (o->tune_budget = read_time(b->tune_budget)) <= 0)

@@ -25,6 +25,7 @@ struct cli_build {
     int verify_each, pass_limit, time_passes;
     const char *tune, *tune_budget, *cache_dir, *cache_limit; /* tune: off, fast, full */
     int tune_threads, tune_report, no_cache, caching; /* caching: this command uses the caches */
+    int no_cudnn, deterministic, cudnn_workspace;     /* MiB; 0: unsaid */
     const char *module;                 /* file of the module that is compiled again or looked at, or NULL */
     struct cli_texts limit;             /* as given */
     const struct cli_limits *limits;    /* read already, or NULL: `limit` is what counts */
@@ -66,7 +67,13 @@ struct cli_build {
     {.name = "tune-threads", .value = CLI_INT, .at = CLI_BUILD_AT(S, tune_threads), .low = 1, .high = 1024, .metavar = "N", \
      .help = "tune for this many CPU threads; else one for each core"}, \
     {.name = "tune-report", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, tune_report), \
-     .help = "print the time of each candidate measured on stderr"}
+     .help = "print the time of each candidate measured on stderr"}, \
+    {.name = "no-cudnn", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, no_cudnn), \
+     .help = "GPUs: convolutions of cuDNN are no candidates, and none that were found before are used"}, \
+    {.name = "deterministic", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, deterministic), \
+     .help = "GPUs: none of cuDNN's that may give other bits each time; our own kernels always give the same"}, \
+    {.name = "cudnn-workspace", .value = CLI_INT, .at = CLI_BUILD_AT(S, cudnn_workspace), .low = 1, .high = 65536, .metavar = "MIB", \
+     .help = "GPUs: memory that a convolution of cuDNN may work in (default 64)"}
 #define CLI_ROW_NO_CACHE(S) \
     {.name = "no-cache", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, no_cache), \
      .help = "neither use nor keep tuning records, kernels and modules in the user's cache folder"}

@@ -278,7 +278,7 @@ static void propose(struct descriptor *to, int64_t engine, int64_t knob)
 
 static int64_t results(const struct descriptor *d, int64_t most, void *const *to)
 {
-    static const int64_t a[][2] = {{9, 0}, {10, 0}, {7, 1}, {8, 0}}, b[][2] = {{7, 1}, {11, 0}, {12, 2}, {7, 3}};
+    static const int64_t a[][2] = {{9, 0}, {10, 0}, {7, 1}, {8, 0}}, b[][2] = {{7, 1}, {12, 2}, {11, 0}, {7, 3}};
     int mode = (int)number(d, 200, 0);
     int64_t n = 0;
     for (; (mode == 1 || mode == 3) && n < 4 && n < most; n++) propose(to[n], mode == 3 ? a[n][0] : b[n][0], mode == 3 ? a[n][1] : b[n][1]);
@@ -313,8 +313,8 @@ int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_t most,
         to->final = 1;
     } else if (name == 1303) {
         *count = notes(number(d, 1301, 0), elements);
-    } else if (name == 402) {
-        int64_t of = config_engine(other(d, 401, 0));
+    } else if (name == 402 || name == 303) {
+        int64_t of = config_engine(name == 303 ? d : other(d, 401, 0));
         space = of == 10 ? 256 << 20 : of == 12 ? 4096 : 0;
         memcpy(elements, &space, sizeof space);
     } else {

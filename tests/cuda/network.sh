@@ -95,3 +95,29 @@ compile models/yolov8n.yaml cuda:sm_80 "$work/half.yoloc" --imgsz 96,128 --batch
 "$yoloc" inspect --code "$work/half.yoloc" >"$work/h.cu"
 bash "$here/host.sh" "$work/h.cu" "$work/h.so" service
 YOLOC_LIBCUDA=$mock MOCKCUDA_DEVICES=80 MOCKCUDA_KERNELS=$work/h.so "$program" "$work/cpu.yoloc" "$work/half.yoloc" 1
+
+# Tuned with cuDNN, which the mock's clock finds faster: the same results with it and, by the kernel kept beside it, without.
+printf 'model.2* fp32\n' >"$work/layers"
+competing() { # OUT OPTION...
+    YOLOC_LIBCUDA=$mock YOLOC_LIBCUDNN=$dnn MOCKCUDA_DEVICES=80 YOLOC_CACHE_DIR=$work/cache "$yoloc" compile tests/tiny.yaml --weights rule \
+        --target cuda:sm_80 --imgsz 64 --precision fp16 --precision-file "$work/layers" --tune-budget 300s --output "$1" "${@:2}" \
+        >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+}
+compile tests/tiny.yaml cpu:native "$work/tiny_cpu.yoloc" --imgsz 64 --no-fast
+competing "$work/dnn.yoloc" --tune full --tune-report
+grep -q ' ms, .*cudnn engine=12 space=4096 24=2, model.1.conv' "$work/log" || fail "cuDNN was not measured: $(cat "$work/log")"
+grep -aq 'cudnn engine=[0-9]' "$work/dnn.yoloc" || fail "cuDNN was not chosen: $(cat "$work/log")"
+competing "$work/dnn_again.yoloc" --tune fast --deterministic
+grep -aq 'cudnn engine=' "$work/dnn_again.yoloc" && fail "a record of other options counts"
+rm -r "$work"/cache/objects
+competing "$work/dnn_again.yoloc" --tune fast
+cmp "$work/dnn.yoloc" "$work/dnn_again.yoloc" || fail "what was found is not used"
+competing "$work/own.yoloc" --tune fast --no-cudnn
+grep -aq 'cudnn engine=' "$work/own.yoloc" && fail "--no-cudnn uses cuDNN"
+"$yoloc" inspect --code "$work/dnn.yoloc" >"$work/d.cu"
+bash "$here/host.sh" "$work/d.cu" "$work/d.so" service
+for lib in "$dnn" /nowhere/libcudnn.so; do
+    YOLOC_LIBCUDA=$mock YOLOC_LIBCUDNN=$lib MOCKCUDA_DEVICES=80 MOCKCUDA_KERNELS=$work/d.so "$program" "$work/tiny_cpu.yoloc" "$work/dnn.yoloc" 1
+done
+YOLOC_LIBCUDA=$mock YOLOC_LIBCUDNN=$dnn MOCKCUDA_DEVICES=80 "$yoloc" bench "$work/dnn.yoloc" --json | grep -q '"kernel":"cudnn engine=' ||
+    fail "the profile does not name cuDNN"
