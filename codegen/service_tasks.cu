@@ -95,7 +95,8 @@ static __device__ unsigned mask_word(const ym_masks &a, const ym_masked &box, in
 {
     const ym_mask_plan &p = a.plan;
     ym_sample v = ym_sample_at(y, p.y_size, p.src_height);
-    ym_sample va = ym_sample_at(v.a + p.y_from, p.height, p.factor * p.height), vb = ym_sample_at(v.b + p.y_from, p.height, p.factor * p.height);
+    ym_sample va = ym_sample_at(v.a + p.y_from, p.height, p.factor * p.height);
+    ym_sample vb = ym_sample_at(v.b + p.y_from, p.height, p.factor * p.height);
     int column[2] = {-1, -1};
     float value[2] = {0, 0};
     unsigned bits = 0;
@@ -137,8 +138,10 @@ extern "C" __global__ void __launch_bounds__(256) yoloc_labels(const __grid_cons
     int x, y;
     long long i;
     if (!pixel_of(a, &x, &y, &i)) return;
-    int row = (int)rint(ym_place(y, a.src_height, a.top, a.resized_height)), column = (int)rint(ym_place(x, a.src_width, a.left, a.resized_width));
-    ((unsigned short *)a.out)[i] = ym_best_class(a.value + (long long)row * a.width + column, a.classes, (long long)a.width * a.height);
+    long long row = (long long)rint(ym_place(y, a.src_height, a.top, a.resized_height));
+    int column = (int)rint(ym_place(x, a.src_width, a.left, a.resized_width));
+    const float *logit = a.value + row * a.width + column;
+    ((unsigned short *)a.out)[i] = ym_best_class(logit, a.classes, (long long)a.width * a.height);
 }
 
 extern "C" __global__ void __launch_bounds__(256) yoloc_depths(const __grid_constant__ ym_source_map a)
@@ -147,6 +150,7 @@ extern "C" __global__ void __launch_bounds__(256) yoloc_depths(const __grid_cons
     long long i;
     if (!pixel_of(a, &x, &y, &i)) return;
     double v = ym_place(y, a.src_height, a.top, a.resized_height), u = ym_place(x, a.src_width, a.left, a.resized_width);
-    int y0 = (int)v, y1 = y0 < a.top + a.resized_height - 1 ? y0 + 1 : y0;
-    ((float *)a.out)[i] = ym_depth(a.value + (long long)y0 * a.width, a.value + (long long)y1 * a.width, (float)(v - y0), u, a.left + a.resized_width - 1);
+    int last_x = a.left + a.resized_width - 1, last_y = a.top + a.resized_height - 1, y0 = (int)v, y1 = y0 < last_y ? y0 + 1 : y0;
+    const float *above = a.value + (long long)y0 * a.width, *below = a.value + (long long)y1 * a.width;
+    ((float *)a.out)[i] = ym_depth(above, below, (float)(v - y0), u, last_x);
 }

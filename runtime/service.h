@@ -1,7 +1,7 @@
 /*
- * How the service kernels of CUDA programs (codegen/service.cu, service_tasks.cu) are called, and arithmetic that they share with the
- * functions for CPUs. The runtime reads this, and so does NVRTC, which has no headers, in front of the kernels. Pointers are device addresses. A change of anything here is a new
- * YM_SERVICE_VERSION.
+ * How the service kernels of CUDA programs (codegen/service.cu, service_tasks.cu) are called, and arithmetic that they share with
+ * the functions for CPUs. The runtime reads this, and so does NVRTC, which has no headers, in front of the kernels. Pointers are
+ * device addresses. A change of anything here is a new YM_SERVICE_VERSION.
  */
 #ifndef YM_SERVICE_H
 #define YM_SERVICE_H
@@ -11,19 +11,19 @@
 #endif
 
 /* X(number in the module's code, name of the function, threads of a block). Each has one struct of this file as its parameter. */
-#define YM_SERVICES(X)                                                                                       \
-    X(YM_LETTERBOX, yoloc_letterbox, YM_LETTERBOX_THREADS)                                                                  \
-    X(YM_CANDIDATES, yoloc_candidates, 256)                                                                  \
-    X(YM_EXPAND, yoloc_expand, 256)                                                                          \
-    X(YM_ORDER, yoloc_order, 256)                                                                            \
-    X(YM_COMPARE, yoloc_compare, 256)                                                                        \
-    X(YM_OVERLAP, yoloc_overlap, 256)                                                                        \
-    X(YM_KEEP, yoloc_keep, 512)                                                                              \
-    X(YM_MASK_VALUES, yoloc_mask_values, 256)                                                                \
-    X(YM_MASKS, yoloc_masks, 256)                                                                            \
-    X(YM_LABELS, yoloc_labels, 256)                                                                          \
-    X(YM_DEPTHS, yoloc_depths, 256)                                                                          \
-    X(YM_AXES, yoloc_axes, YM_CROP_THREADS)                                                                             \
+#define YM_SERVICES(X)                                                          \
+    X(YM_LETTERBOX, yoloc_letterbox, YM_LETTERBOX_THREADS)                      \
+    X(YM_CANDIDATES, yoloc_candidates, 256)                                     \
+    X(YM_EXPAND, yoloc_expand, 256)                                             \
+    X(YM_ORDER, yoloc_order, 256)                                               \
+    X(YM_COMPARE, yoloc_compare, 256)                                           \
+    X(YM_OVERLAP, yoloc_overlap, 256)                                           \
+    X(YM_KEEP, yoloc_keep, 512)                                                 \
+    X(YM_MASK_VALUES, yoloc_mask_values, 256)                                   \
+    X(YM_MASKS, yoloc_masks, 256)                                               \
+    X(YM_LABELS, yoloc_labels, 256)                                             \
+    X(YM_DEPTHS, yoloc_depths, 256)                                             \
+    X(YM_AXES, yoloc_axes, YM_CROP_THREADS)                                     \
     X(YM_CROP, yoloc_crop, YM_CROP_THREADS)
 
 enum ym_service {

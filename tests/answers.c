@@ -1,7 +1,7 @@
 /*
  * Answers of every task on a device against its network and the CPU's functions before and after it: answers MODULE RUNS PICTURE.ppm...
- * Each picture in each format, one by one and in batches: boxes, what they have beside them, masks, classes and maps have to be the same bits
- * (a NaN of a map: any NaN). Then the first picture is timed RUNS times.
+ * Each picture in each format, one by one and in batches: boxes, what they have beside them, masks, classes and maps have to be the
+ * same bits (a NaN of a map: any NaN). Then the first picture is timed RUNS times.
  */
 #include <math.h>
 #include <stdio.h>
@@ -86,7 +86,8 @@ static int compare_masks(struct answers *s, const struct room *r, const yolort_p
 {
     size_t bytes = pixels_of(p), n = r->count[i] < 40 ? r->count[i] : 40, first = (size_t)i * CAPACITY;
     const yolort_io *io = yolort_io_at(s->m, (size_t)s->proto);
-    const yolort_proto proto = {s->protos + (size_t)i * io->bytes_per_image / sizeof(float), (int)io->dim[1], (int)io->dim[2], (int)io->dim[3]};
+    const float *protos = s->protos + (size_t)i * io->bytes_per_image / sizeof(float);
+    const yolort_proto proto = {protos, (int)io->dim[1], (int)io->dim[2], (int)io->dim[3]};
     uint8_t *got = malloc(n * bytes + 1), *want = malloc(bytes), *work = malloc(yolort_mask_work_size(&proto));
     int bad = !got || !want || !work;
     if (!bad && yolort_masks(s->c, i, p->width, p->height, r->box + first, r->extra + first * s->extras, n, got, n * bytes, NULL))
@@ -103,8 +104,8 @@ static int compare_masks(struct answers *s, const struct room *r, const yolort_p
     return bad;
 }
 
-static int compare_box(const struct answers *s, const struct room *r, const yolort_picture *p, const yolort_placement *place, int i, size_t k,
-                       yolort_detection want, float *extra)
+static int compare_box(const struct answers *s, const struct room *r, const yolort_picture *p, const yolort_placement *place,
+                       int i, size_t k, yolort_detection want, float *extra)
 {
     const float *rows = output_of(s, i);
     size_t at = (size_t)i * CAPACITY + k;
@@ -154,7 +155,8 @@ static int compare_map(const struct answers *s, const struct room *r, const yolo
     void *want = malloc(n * sizeof(float));
     if (!want) return fail("map", "no memory");
     if (labels)
-        bad = yolort_labels(output_of(s, i), s->info->nc, place, p->width, p->height, want, n) || memcmp(want, r->label[i], n * sizeof(uint16_t));
+        bad = yolort_labels(output_of(s, i), s->info->nc, place, p->width, p->height, want, n) ||
+              memcmp(want, r->label[i], n * sizeof(uint16_t));
     else
         bad = yolort_depths(output_of(s, i), place, p->width, p->height, want, n) || !are_same(want, r->depth[i], n);
     free(want);
@@ -263,9 +265,9 @@ static int measure(struct answers *s, struct room *r, int runs)
     yolort_parts_of(s->c, &parts);
     for (int k = 0; k < 2 && !bad; k++) qsort(ms[k], (size_t)runs, sizeof **ms, by_value);
     if (!bad)
-        printf("%s: median %.3f ms, masks of %zu boxes %.3f ms; in %.3f letterbox or crop %.3f network %.3f select %.3f out %.3f\n", s->info->task,
-               ms[0][runs / 2], s->answer == YOLORT_BOXES ? r->count[0] : 0, ms[1][runs / 2], parts.in_ms, parts.letterbox_ms, parts.network_ms,
-               parts.select_ms, parts.out_ms);
+        printf("%s: median %.3f ms, masks of %zu boxes %.3f ms; in %.3f letterbox or crop %.3f network %.3f select %.3f out %.3f\n",
+               s->info->task, ms[0][runs / 2], s->answer == YOLORT_BOXES ? r->count[0] : 0, ms[1][runs / 2], parts.in_ms,
+               parts.letterbox_ms, parts.network_ms, parts.select_ms, parts.out_ms);
     for (int k = 0; k < 2; k++) free(ms[k]);
     free(mask);
     return bad;

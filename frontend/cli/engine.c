@@ -281,6 +281,8 @@ static yolort_status predict(struct cli_engine *g, const struct cli_image *im, c
     yolort_status s = make_maps(g, im);
     if (s == YOLORT_OK)
         s = yolort_predict(g->context, &picture, p, 1, nms, &r, NULL);
+    if (s == YOLORT_OK)
+        s = yolort_wait(g->context); /* looks at the guard, where there is one */
     return s == YOLORT_OK ? finish(g, im, p, count) : s;
 }
 

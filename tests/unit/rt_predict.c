@@ -77,8 +77,8 @@ static void describe_meta(struct modbuild *b, const struct setup *s)
     t->features = 0;
 }
 
-/* floats of image: every combination of task and size. */
-static size_t describe_outputs(struct modbuild *b, const struct setup *s, size_t each[2])
+/* each: floats of an image. */
+static void describe_outputs(struct modbuild *b, const struct setup *s, size_t each[2])
 {
     const int64_t row = 4 + s->nc + s->coefficients + s->angles, boxes[] = {row, s->rows}, prob[] = {s->nc};
     const int64_t map[] = {s->nc, s->height, s->width}, proto[] = {s->coefficients, s->proto_height, s->proto_width};
@@ -90,7 +90,6 @@ static size_t describe_outputs(struct modbuild *b, const struct setup *s, size_t
     each[0] = each[1] = 1;
     for (int i = 0; i < rank - 1; i++) each[0] *= (size_t)dim[i];
     for (int i = 0; i < 3; i++) each[1] *= (size_t)proto[i];
-    return each[0];
 }
 
 static struct predictor *opened(const struct setup *s)
@@ -163,6 +162,16 @@ static void free_pictures(yolort_picture *p, int n)
 static const int sides[BATCH][2] = {{64, 48}, {1, 1},   {100, 60}, {33, 257}, {257, 33}, {7, 5},   {128, 96}, {31, 31}, {63, 47},
                                     {2, 99},  {99, 2},  {640, 3},  {3, 640},  {65, 49},  {80, 80}, {48, 64},  {90, 1},  {1, 90}};
 
+static yolort_results results_for(yolort_detection *box, size_t capacity, size_t *counts)
+{
+    yolort_results r;
+    yolort_results_init(&r, sizeof r);
+    r.boxes = box;
+    r.capacity = capacity;
+    r.counts = counts;
+    return r;
+}
+
 /* --- masks -------------------------------------------------------------------------------------------------- */
 
 static float edge_in(int side, int hostile)
@@ -212,13 +221,9 @@ static void run_protos(struct predictor *d, int n)
 {
     yolort_picture *p = new_pictures(n, sides, YOLORT_RGB);
     size_t counts[BATCH];
-    yolort_results r;
-    yolort_results_init(&r, sizeof r);
-    r.counts = counts;
-    r.protos = 1;
     yolort_detection none[BATCH];
-    r.boxes = none;
-    r.capacity = 1;
+    yolort_results r = results_for(none, 1, counts);
+    r.protos = 1;
     cr_assert_eq(yolort_predict(d->c, p, NULL, n, NULL, &r, NULL), YOLORT_OK, "%s", yolort_error(d->c));
     free_pictures(p, n);
 }
@@ -304,11 +309,7 @@ Test(rt_predict, without)
             if (k % d->each[0] < 4 * (size_t)s.rows) d->first[k] = 24 + 20 * d->first[k];
         fill(d->second, 2 * d->each[1], PLAIN);
         yolort_picture *p = new_pictures(2, sides, YOLORT_BGR);
-        yolort_results r;
-        yolort_results_init(&r, sizeof r);
-        r.boxes = box[i];
-        r.capacity = CAPACITY;
-        r.counts = counts[i];
+        yolort_results r = results_for(box[i], CAPACITY, counts[i]);
         r.extra = extra[i];
         r.protos = 1;
         cr_assert_eq(yolort_predict(d->c, p, NULL, 2, NULL, &r, NULL), YOLORT_OK, "%s", yolort_error(d->c));
@@ -341,11 +342,7 @@ Test(rt_predict, turned)
         yolort_picture *p = new_pictures(1, sides + 2, YOLORT_RGB);
         seed = 3;
         for (size_t k = 0; k < d->each[0]; k++) d->first[k] = k < 4 * (size_t)s.rows ? uniform() * 60 : uniform();
-        yolort_results r;
-        yolort_results_init(&r, sizeof r);
-        r.boxes = box[i];
-        r.capacity = CAPACITY;
-        r.counts = &count[i];
+        yolort_results r = results_for(box[i], CAPACITY, &count[i]);
         r.turned = turned[i];
         cr_assert_eq(yolort_predict(d->c, p, NULL, 1, NULL, &r, NULL), YOLORT_OK, "%s", yolort_error(d->c));
         free_pictures(p, 1);
@@ -366,11 +363,7 @@ Test(rt_predict, placements)
     const yolort_image image = {p.data, 100, 60, p.row_bytes};
     yolort_detection box;
     size_t count;
-    yolort_results r;
-    yolort_results_init(&r, sizeof r);
-    r.boxes = &box;
-    r.capacity = 1;
-    r.counts = &count;
+    yolort_results r = results_for(&box, 1, &count);
     *net.seen = seen;
     *net.bytes = sizeof seen;
     d->first[0] = 3 + 25, d->first[d->is.rows] = 9 + 10, d->first[2 * d->is.rows] = 50, d->first[3 * d->is.rows] = 20;
@@ -518,12 +511,7 @@ static void refuse_boxes(const yolort_picture *p)
     struct predictor *d = opened(&s);
     yolort_detection box;
     size_t count;
-    yolort_results r, none;
-    yolort_results_init(&r, sizeof r);
-    none = r;
-    r.boxes = &box;
-    r.capacity = 1;
-    r.counts = &count;
+    yolort_results r = results_for(&box, 1, &count), none = results_for(NULL, 0, NULL);
     yolort_placement place = {.out_width = 64, .out_height = 48, .resized_width = 64, .resized_height = 47, .bottom = 1};
     yolort_picture flat = *p;
     flat.height = 0;
@@ -641,11 +629,7 @@ static yolort_status run_all(struct predictor *d, const yolort_picture *p)
     uint16_t *labels[] = {label};
     float *values[] = {value};
     size_t count;
-    yolort_results r;
-    yolort_results_init(&r, sizeof r);
-    r.boxes = box;
-    r.capacity = 8;
-    r.counts = &count;
+    yolort_results r = results_for(box, 8, &count);
     r.extra = extra;
     r.protos = 1;
     r.prob = prob;
