@@ -102,20 +102,53 @@ static bool depthwise_of(const struct yir_func *f, uint32_t first, uint32_t last
     return c->groups == w->dim[0] && w->dim[1] == 1 && c->ci == w->dim[0] && c->co >= 2;
 }
 
+/* Where the input's channels lie: side by side in x, or from `first` on `count` of them every `share` channels of x. */
+struct shares {
+    yir_ref x;
+    int64_t first, count, share; /* count 0: side by side */
+};
+
+/* Operand k of a concat is the next slice. */
+static bool add_slice(const struct yir_func *f, uint32_t concat, int k, struct shares *s)
+{
+    yir_ref r = yir_src(f, concat, k);
+    if (yir_kind(r) != YIR_VAL || yir_opof(f, r)->code != YIR_slice) return false;
+    const struct yir_a_slice *a = yir_attrs(f, yir_index(r));
+    yir_ref x = yir_src(f, yir_index(r), 0);
+    if (!k) *s = (struct shares){x, a->start, a->count, a->count};
+    if (k == 1) s->share = a->start - s->first;
+    return a->axis == 1 && a->count == s->count && yir_same(x, s->x) && a->start == s->first + k * s->share;
+}
+
+/* The input is in memory with adjacent channels, or a concat, computed in place, of slices at equal distances of what is. */
+static bool find_shares(const struct conv *c, struct shares *s)
+{
+    const struct yir_func *f = c->f;
+    *s = (struct shares){.x = c->x};
+    if (cg_conv_in_place(c)) return cg_adjacent(f, c->x);
+    if (yir_kind(c->x) != YIR_VAL || yir_opof(f, c->x)->code != YIR_concat) return false;
+    uint32_t concat = yir_index(c->x);
+    for (int k = 0; k < f->op[concat].nsrc; k++)
+        if (!add_slice(f, concat, k, s)) return false;
+    return s->share > 0 && s->count % 2 == 0 && cg_in_memory(f, f->op[c->op].kernel, s->x) && cg_adjacent(f, s->x);
+}
+
 bool guard_vec_dw(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
 {
     struct conv c;
-    return depthwise_of(f, first, last, t, &c) && cg_conv_in_place(&c) && cg_adjacent(f, c.x) &&
-           c.win.kernel[0] * c.win.kernel[1] <= MOST_TAPS;
+    struct shares s;
+    return depthwise_of(f, first, last, t, &c) && find_shares(&c, &s) && c.win.kernel[0] * c.win.kernel[1] <= MOST_TAPS;
 }
 
 size_t list_vec_dw(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
                    size_t most)
 {
     struct conv c;
+    struct shares s;
     size_t n = 0;
     depthwise_of(f, first, last, t, &c);
-    for (int32_t lanes = 2; lanes <= MOST_LANES && (lanes == 2 || lanes < 2 * c.co); lanes *= 2)
+    find_shares(&c, &s);
+    for (int32_t lanes = 2; lanes <= MOST_LANES && (lanes == 2 || lanes < 2 * c.co) && s.count % lanes == 0; lanes *= 2)
         for (int32_t pixels = 1; pixels <= 4 && (pixels == 1 || pixels < 2 * c.ow) && n < most; pixels *= 2) {
             double columns = (double)((pixels - 1) * c.win.stride[1] + (c.win.kernel[1] - 1) * c.win.dil[1] + 1);
             double rows = (double)c.win.kernel[0], taps = rows * (double)c.win.kernel[1];
@@ -129,12 +162,25 @@ size_t list_vec_dw(const struct yir_func *f, uint32_t first, uint32_t last, cons
 
 struct depthwise {
     struct conv c;
+    struct shares s;
     int64_t pixels, wide; /* wide: channels of the packed weights */
     int mem_w, mem_bias;
     kv n, y, x0; /* x0: first of the pixels */
 };
 
 enum { MOST_COLUMNS = 64 };
+
+/* Where a vector of the input's channels begins in what is read; it lies within one slice. */
+static kv source_channel(struct kb *b, const struct depthwise *d, kv ch)
+{
+    if (!d->s.count) return ch;
+    kv first = kb_unmarked(b, ch), count = kb_immi(b, d->s.count);
+    kv slice = kb_idiv(b, first, count);
+    kv within = kb_irem(b, first, count);
+    kv start = kb_muli(b, slice, d->s.share);
+    kv sum = kb_iadd(b, start, within);
+    return kb_lane(b, kb_addi(b, sum, d->s.first));
+}
 
 /* The input's row `row` at the columns that the pixels need: zero outside the map. Columns between dilated taps are left out. */
 static void load_row(struct kb *b, const struct depthwise *d, kv ch, kv row, int64_t columns, const bool *needed, kv *v)
@@ -152,7 +198,7 @@ static void load_row(struct kb *b, const struct depthwise *d, kv ch, kv row, int
         kv in = kb_and(b, row_in, col_in);
         kv col_low = kb_imax(b, col, none);
         kv safe = kb_imin(b, col_low, kb_immi(b, c->iw - 1));
-        kv x = kb_ref_at(b, c->x, (kv[]){d->n, ch, safe_row, safe});
+        kv x = kb_ref_at(b, d->s.x, (kv[]){d->n, ch, safe_row, safe});
         v[i] = kb_select(b, in, x, zero);
     }
 }
@@ -166,10 +212,10 @@ static void dw_sums(struct kb *b, const struct depthwise *d, kv ch, kv *acc)
     kv v[MOST_COLUMNS];
     for (int64_t p = 0; p < d->pixels; p++)
         for (int64_t t = 0; t < w->kernel[1]; t++) needed[p * w->stride[1] + t * w->dil[1]] = true;
-    kv top = kb_muli(b, d->y, w->stride[0]);
+    kv top = kb_muli(b, d->y, w->stride[0]), from = source_channel(b, d, ch);
     for (int64_t r = 0; r < w->kernel[0]; r++) {
         kv row = kb_addi(b, top, r * w->dil[0] - w->pad[0]);
-        load_row(b, d, ch, row, columns, needed, v);
+        load_row(b, d, from, row, columns, needed, v);
         for (int64_t t = 0; t < w->kernel[1]; t++) {
             kv at = kb_addi(b, ch, (r * w->kernel[1] + t) * d->wide);
             kv weight = kb_load(b, d->mem_w, at);
@@ -201,6 +247,7 @@ void emit_fast_vec_dw(struct kb *b, struct cg_kernel *k)
     struct conv *c = &d.c;
     int lanes = k->config.knob[0];
     depthwise_of(b->f, k->first, k->last, b->target, c);
+    find_shares(c, &d.s);
     if (d.pixels > c->ow) d.pixels = c->ow;
     int64_t groups = groups_of(c->co, lanes), blocks = (c->ow + d.pixels - 1) / d.pixels;
     d.wide = groups_of(c->co, MOST_LANES) * MOST_LANES;

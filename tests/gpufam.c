@@ -40,6 +40,12 @@ static const struct row {
      "in  %x : f32[@N,64,80,80] nchw\nw   $k : @D[64,1,3,3] oihw\nw   $b : f32[64]\n"
      "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,64,80,80] nchw\n%2 = leaky %1 {slope=2} : @D[@N,64,80,80] nchw\n"
      "%3 = conv2d %2, $k, $b {pad=1,1,1,1 groups=64} : @D[@N,64,80,80] nchw\n%4 = silu %3 : @D[@N,64,80,80] nchw\nout y = %4\n"},
+    {"vec_dw", "3x3 h20 128, slices", "f", {1, 16},
+     "in  %x : f32[@N,256,20,20] nchw\nw   $k : @D[128,1,3,3] oihw\nw   $b : f32[128]\n"
+     "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,256,20,20] nchw\n%2 = leaky %1 {slope=2} : @D[@N,256,20,20] nchw\n"
+     "%3 = slice %2 {start=64 count=64} : @D[@N,64,20,20] nchw\n%4 = slice %2 {start=192 count=64} : @D[@N,64,20,20] nchw\n"
+     "%5 = concat %3, %4 : @D[@N,128,20,20] nchw\n%6 = conv2d %5, $k, $b {pad=1,1,1,1 groups=128} : @D[@N,128,20,20] nchw\n"
+     "%7 = silu %6 : @D[@N,128,20,20] nchw\nout y = %7\n"},
     {"vec_dw", "7x7 h20 256", "f", {1, 16},
      "in  %x : f32[@N,256,20,20] nchw\nw   $k : @D[256,1,7,7] oihw\n"
      "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,256,20,20] nchw\n%2 = leaky %1 {slope=2} : @D[@N,256,20,20] nchw\n"

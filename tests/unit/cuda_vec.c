@@ -59,6 +59,22 @@ static const struct cudarow rows[] = {
      "%1 = cast %x {dtype=f16 layout=nchw} : f16[2,40,9,9] nchw\n%2 = leaky %1 {slope=2} : f16[2,40,9,9] nchw\n"
      "%3 = slice %2 {start=20 count=16} : f16[2,16,9,9] nchw\n"
      "%4 = conv2d %3, $k {pad=2,2,2,2 dil=2,2 groups=16} : f16[2,16,9,9] nchw\n%5 = relu %4 : f16[2,16,9,9] nchw\nout y = %5\n"},
+    {"vec_dw", SM80, true, /* slices at equal distances, side by side */
+     "in  %x : f32[2,72,5,6] nchw\nw   $k : f16[32,1,3,3] oihw\nw   $b : f32[32]\n"
+     "%1 = cast %x {dtype=f16 layout=nchw} : f16[2,72,5,6] nchw\n%2 = leaky %1 {slope=2} : f16[2,72,5,6] nchw\n"
+     "%3 = slice %2 {start=14 count=16} : f16[2,16,5,6] nchw\n%4 = slice %2 {start=50 count=16} : f16[2,16,5,6] nchw\n"
+     "%5 = concat %3, %4 : f16[2,32,5,6] nchw\n%6 = conv2d %5, $k, $b {pad=1,1,1,1 groups=32} : f16[2,32,5,6] nchw\n"
+     "%7 = slice %2 {start=8 count=32} : f16[2,32,5,6] nchw\n%8 = add %6, %7 : f16[2,32,5,6] nchw\nout y = %8\n"},
+    {"vec_dw", SM90, true, /* three, of two channels each */
+     "in  %x : f32[1,21,5,6] nchw\nw   $k : f32[6,1,3,3] oihw\n%1 = leaky %x {slope=2} : f32[1,21,5,6] nchw\n"
+     "%2 = slice %1 {start=1 count=2} : f32[1,2,5,6] nchw\n%3 = slice %1 {start=8 count=2} : f32[1,2,5,6] nchw\n"
+     "%4 = slice %1 {start=15 count=2} : f32[1,2,5,6] nchw\n%5 = concat %2, %3, %4 : f32[1,6,5,6] nchw\n"
+     "%6 = conv2d %5, $k {pad=1,1,1,1 groups=6} : f32[1,6,5,6] nchw\n%7 = silu %6 : f32[1,6,5,6] nchw\nout y = %7\n"},
+    {"vec_dw", SM90, false, /* at distances that differ */
+     "in  %x : f32[1,21,5,6] nchw\nw   $k : f32[6,1,3,3] oihw\n%1 = leaky %x {slope=2} : f32[1,21,5,6] nchw\n"
+     "%2 = slice %1 {start=1 count=2} : f32[1,2,5,6] nchw\n%3 = slice %1 {start=8 count=2} : f32[1,2,5,6] nchw\n"
+     "%4 = slice %1 {start=16 count=2} : f32[1,2,5,6] nchw\n%5 = concat %2, %3, %4 : f32[1,6,5,6] nchw\n"
+     "%6 = conv2d %5, $k {pad=1,1,1,1 groups=6} : f32[1,6,5,6] nchw\n%7 = silu %6 : f32[1,6,5,6] nchw\nout y = %7\n"},
     {"vec_dw", SM80, false, /* two channels a group */
      "in  %x : f32[1,16,9,9] nchw\nw   $k : f32[16,2,3,3] oihw\n%1 = relu %x : f32[1,16,9,9] nchw\n"
      "%2 = conv2d %1, $k {pad=1,1,1,1 groups=8} : f32[1,16,9,9] nchw\n%3 = relu %2 : f32[1,16,9,9] nchw\nout y = %3\n"},
