@@ -84,12 +84,13 @@ static int64_t shared(const struct vec *s)
 
 static double cycles_of(const struct vec *s, const struct kb_target *t)
 {
-    enum { START = 3000, SCHEDULERS = 4 };
+    enum { START = 3000, SCHEDULERS = 4, MEMORY = 947 }; /* memory: queries, then each tile */
     double images = t->batch > 0 ? t->batch : 1, k = (double)fours(s->k.channels), v = (double)fours(s->v.channels);
     double blocks = (double)units(s) * images, keys = ceil((double)s->k.limit / (double)s->split);
     double turns = fmax(blocks * (double)s->split / (SCHEDULERS * t->sms), fmax(1.5, (double)s->split / SCHEDULERS));
     double work = keys * ((k + v) * 1.25 + v / 4 + 14) + (double)s->k.limit * (k + v) / (double)(s->split * ROWS) * 10;
-    return START + turns * (work + v / 8 * (20 + 12 * (double)s->split));
+    double tiles = ceil((double)s->k.limit / (double)(s->each * s->split));
+    return START + (1 + tiles) * MEMORY + turns * (work + v / 8 * (20 + 12 * (double)s->split));
 }
 
 size_t list_attn_vec(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
