@@ -180,7 +180,7 @@ static int ir_body(struct call *k, void *p)
     struct text_arg *a = p;
     struct yir_str s = {.arena = k->arena};
     if (call_model(k, &a->s)) return -1;
-    yir_print(&s, a->s.fe->func, a->flag ? YIR_PRINT_LOCS : 0);
+    yir_print(&s, a->s.fe->func, YIR_PRINT_LOCS);
     return call_result(k, s.text, s.len, a->out);
 }
 

@@ -143,6 +143,7 @@ cmp -s models/yolox.yaml "$work/keep.yaml" && cmp -s "$demo/yolox_nano.safetenso
     { bad=$((bad + 1)); echo "FAIL: an input was overwritten"; }
 
 # The weights that IR text names, as numbers: those of the text after its passes.
+accepted '^%1 = conv2d .* @6:5 model\.0\.conv$' opt tests/tiny.yaml --locs
 accepted 'fold' opt tests/tiny.yaml --weights rule --passes foldbn,dce --save-weights "$work/named.safetensors"
 sed -n 's/^w  *\$\([^ ]*\).*/\1/p' "$work/stdout" | sort >"$work/named"
 accepted 'bias-folded f32' weights "$work/named.safetensors"
