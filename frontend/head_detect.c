@@ -21,6 +21,7 @@ struct detect {
     bool newer;           /* as in 26 */
     bool separable;       /* the box branch is of separable convolutions */
     bool text;            /* classes by nearness to texts: the class branch ends in an embedding */
+    bool fused;           /* the texts are in the last convolutions of that branch, which give classes then */
     int64_t embed;
     bool text_norm;       /* BatchNorm of the embedding, instead of its length taken off */
     yir_ref texts;
@@ -129,7 +130,7 @@ static yir_ref class_branch(const struct detect *d, const char *set, int level)
     } else {
         x = two_convs(l, x, d->cls_width);
     }
-    x = fe_predict(l, "2", x, d->text ? d->embed : l->nc);
+    x = fe_predict(l, "2", x, d->text && !d->fused ? d->embed : l->nc);
     fe_leave(l);
     return x;
 }
@@ -403,7 +404,7 @@ static yir_ref lower(struct detect *d, bool end2end, bool refined, int64_t npr)
     if (d->many) boxes_and_classes(d, "", &many);
     declare_dfl(l, d->r);
     if (d->one) boxes_and_classes(d, "one2one_", &one);
-    if (d->text) lower_text(d, refined, &many, &one);
+    if (d->text && !d->fused) lower_text(d, refined, &many, &one);
     if (npr) fe_output(l, "proto", fe_mask_proto(l, d->s, npr, d->nextra, d->newer));
     extras(d, &many, &one);
     give_sets(d, &many, &one);
@@ -507,6 +508,11 @@ static yir_ref lower_texts(struct fe_lower *l, const struct fe_site *s, bool ref
                        .text_norm = fe_arg_int(s, "with_bn") != 0};
     if (FE_BREAKS(HEAD_EMBED, d.embed < 1 || d.embed > 65536)) return fe_fail(l, E_ARGS, "%s: embed must be 1 to 65536", s->module->name), YIR_NONE;
     if (masks && take_mask_args(&d)) return YIR_NONE;
+    if (FE_BREAKS(HEAD_VOCABULARY, fe_has(l, "lrpc.0.vocab.weight", false)))
+        return fe_fail(l, E_UNSUPPORTED, "%s: these weights are of the form without prompts (lrpc), which is not supported",
+                       s->module->name),
+               YIR_NONE;
+    d.fused = refined && !fe_has(l, "cv4.0.logit_scale", true) && !fe_has(l, "one2one_cv4.0.logit_scale", true);
     return lower(&d, false, refined, masks ? fe_arg_int(s, "npr") : 0);
 }
 

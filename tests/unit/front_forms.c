@@ -56,8 +56,8 @@ static const struct fe_model *build(const char *yaml)
 /* What a tensor of the trained network is called in the form under test; NULL: it is not there. */
 typedef const char *(*form_fn)(const char *name);
 
-/* The network with weights of that form, built without a word. */
-static const struct fe_model *build_form(const char *yaml, form_fn form)
+/* Weights of that form for the builds that follow. */
+static void take_form(const char *yaml, form_fn form)
 {
     struct tensorfile f = {{.arena = bench.arena}, {.arena = bench.arena}};
     bench.opts.weights = NULL;
@@ -71,7 +71,13 @@ static const struct fe_model *build_form(const char *yaml, form_fn form)
     struct yir_str file = tensorfile_finish(bench.arena, &f);
     bench.opts.weights = fe_weights_read(bench.arena, bench.diags, "made.safetensors", file.text, file.len, NULL);
     cr_assert_not_null(bench.opts.weights, "%s", first_diag());
-    m = build(yaml);
+}
+
+/* The network with weights of that form, built without a word. */
+static const struct fe_model *build_form(const char *yaml, form_fn form)
+{
+    take_form(yaml, form);
+    const struct fe_model *m = build(yaml);
     cr_assert_not_null(m, "%s", first_diag());
     cr_expect_eq(yir_diag_count(bench.diags), 0, "%s", first_diag());
     return m;
@@ -226,4 +232,39 @@ Test(front_forms, one_set_that_is_left)
     bench.opts.one2one = false;
     m = build_form(cib, without_many);
     cr_expect(m->one2one && gives_corners(m));
+}
+
+/* An embedding as wide as there are classes, so that shapes are the same in both forms. */
+static const char texts[] = "nc: 2\n"
+                            "backbone:\n"
+                            "  - [-1, 1, Conv, [16, 3, 2]]\n"
+                            "head:\n"
+                            "  - [[0], 1, YOLOESegment, [nc, 8, 16, 2, True]]\n";
+
+/* The texts in the last convolutions of the class branch. */
+static const char *without_texts(const char *name)
+{
+    return strstr(name, ".cv4.") || strstr(name, ".reprta.") || strstr(name, ".savpe.") ? NULL : name;
+}
+
+static const char *with_vocabulary(const char *name)
+{
+    return replace(name, "reprta.m.w12.weight", "lrpc.0.vocab.weight");
+}
+
+Test(front_forms, texts_inside)
+{
+    const struct fe_model *m = build_form(texts, trained);
+    cr_expect_eq(count_ops(m, YIR_contrast), 1);
+    m = build_form(texts, without_texts);
+    cr_expect_eq(count_ops(m, YIR_contrast), 0);
+    cr_expect(has_weight(m, "model.1.cv3.0.2.weight"));
+    cr_expect(has_weight(m, "model.1.cv5.0.2.weight"));
+}
+
+Test(front_forms, vocabulary_inside)
+{
+    take_form(texts, with_vocabulary);
+    cr_expect_null(build(texts));
+    cr_expect(strstr(first_diag(), "lrpc"), "%s", first_diag());
 }
