@@ -220,25 +220,30 @@ static int op_int(struct machine *m, unsigned size)
     return push_int(m, size == 4 ? (int64_t)(int32_t)(uint32_t)v : (int64_t)v);
 }
 
-/* Two's complement of n bytes; those above the eighth must repeat the sign for it to fit. */
+/* Two's complement of n bytes, n > 0; false when it does not fit: those above the eighth must repeat the sign. */
+static bool long_fits(const uint8_t *p, uint64_t n, int64_t *out)
+{
+    bool minus = p[n - 1] & 0x80;
+    uint64_t v = unsigned_of(p, n < 8 ? (unsigned)n : 8);
+    if (n < 8 && minus) v |= UINT64_MAX << (8 * n);
+    bool fits = n <= 8 || (v >> 63) == minus;
+    for (uint64_t i = 8; i < n; i++)
+        fits &= p[i] == (minus ? 0xff : 0);
+    *out = (int64_t)v;
+    return fits;
+}
+
 static int op_long(struct machine *m, unsigned size)
 {
-    uint64_t n, v = 0;
+    uint64_t n;
+    int64_t v;
     if (!take_uint(m, size, &n)) return -1;
     if (FE_BREAKS(PKL_LONG, n > m->p->limits->max_long))
         return FE_PICKLE_BAD(m->p, E_LIMIT, "an integer of %u bytes%s", (unsigned)n, YIR_RAISE(max_long));
     const uint8_t *p = take(m, n);
     if (!p) return -1;
     if (n == 0) return push_int(m, 0);
-    bool minus = p[n - 1] & 0x80;
-    if (n < 8)
-        v = unsigned_of(p, (unsigned)n) | (minus ? UINT64_MAX << (8 * n) : 0);
-    else
-        v = unsigned_of(p, 8);
-    bool fits = n <= 8 || (v >> 63) == minus;
-    for (uint64_t i = 8; i < n; i++)
-        fits &= p[i] == (minus ? 0xff : 0);
-    if (fits) return push_int(m, (int64_t)v);
+    if (long_fits(p, n, &v)) return push_int(m, v);
     struct fe_obj *o = fe_obj_new(m->p, FE_O_LONG);
     o->u.str.s = (const char *)p;
     o->u.str.n = n;

@@ -119,7 +119,8 @@ YOLOC_API yoloc_status yoloc_last_tuning(const yoloc *c, yoloc_tuning *t);
 YOLOC_API yoloc_status yoloc_weights_text(yoloc *c, const char *weights, int json, yoloc_result *text);
 YOLOC_API yoloc_status yoloc_wanted_text(yoloc *c, const char *model, int params, yoloc_result *text);
 
-/* IR text of a model (front-end form, with positions), and IR text through named passes (comma-joined, "" none, "all" the pipeline). */
+/* IR text of a model (front-end form, with positions), and IR text through named passes (comma-joined, "" none, "all" the
+ * pipeline). */
 YOLOC_API yoloc_status yoloc_ir_text(yoloc *c, const char *model, const char *weights, yoloc_result *text);
 YOLOC_API yoloc_status yoloc_opt_text(yoloc *c, const char *file, const char *text, size_t len, const char *passes, int locs,
                                       yoloc_result *out);
