@@ -1,4 +1,4 @@
-/* The log of sums of exponents on GPUs: a warp for each row, whose lanes share the elements. */
+/* The log of sums of exponents, and sums over channels, on GPUs: a warp for each row, whose lanes share the elements. */
 #include <string.h>
 
 #include "fast_vec.h"
@@ -91,6 +91,121 @@ void emit_fast_warp_lse(struct kb *b, struct cg_kernel *k)
     int64_t n = length_of(b->f, k->last);
     yir_str_fmt(&body, body_text, WARPS, wait.text ? wait.text : "", element.text, (long long)n, (long long)n, finish.text);
     b->units = rows_of(b->f, k->last);
+    k->cuda = body.text;
+    k->launch = (struct cg_launch){.threads = WARPS * WARP, .per_block = WARPS};
+}
+
+/* --- moments, norms and peaks of channels --------------------------------------------------------------------- */
+
+bool guard_warp_sums(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t)
+{
+    enum yir_code code = (enum yir_code)f->op[last].code;
+    if (!t->sm || (code != YIR_moments && code != YIR_rnorm && code != YIR_peak) || !cg_only_last(f, first, last)) return false;
+    const struct yir_tdesc *x = yir_desc(f, yir_src(f, last, 0));
+    return x->dim[1] >= WARP && yir_numel(x) < INT32_MAX;
+}
+
+/* Rows of an image: its pixels. */
+static int64_t pixels_of(const struct yir_func *f, uint32_t op)
+{
+    const struct yir_tdesc *d = yir_tdesc(f->types, f->op[op].type);
+    return d->dim[2] * d->dim[3];
+}
+
+size_t list_warp_sums(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
+                      size_t most)
+{
+    (void)first;
+    (void)most;
+    double work = 120 + 30.0 * (double)yir_desc(f, yir_src(f, last, 0))->dim[1] / WARP;
+    *out = (struct cg_config){.cycles = cg_gpu_cycles(t, (double)pixels_of(f, last) * WARP, work)};
+    return 1;
+}
+
+static void pixel_index(struct kb *b, uint32_t op, int number, kv channel, kv *ix)
+{
+    const struct yir_tdesc *d = yir_tdesc(b->f->types, b->f->op[op].type);
+    kv u = kb_given_index(b, number, 1), width = kb_immi(b, d->dim[3]), height = kb_immi(b, d->dim[2]);
+    ix[3] = kb_irem(b, u, width);
+    u = kb_idiv(b, u, width);
+    ix[2] = kb_irem(b, u, height);
+    ix[0] = kb_idiv(b, u, height);
+    ix[1] = channel;
+}
+
+static const char pixel_text[] =
+    "    const int lane = threadIdx.x & 31;\n"
+    "    const long long row = (long long)blockIdx.x * %d + (threadIdx.x >> 5);\n"
+    "    if (row >= total) return;\n"
+    "%s"
+    "    const int g0 = (int)row, g2 = g0;\n"
+    "    const auto element = [&](int g1) {\n%s    };\n"
+    "    const auto all = [](float v) {\n"
+    "        for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);\n"
+    "        return v;\n"
+    "    };\n"
+    "    enum { CHANNELS = %lld };\n";
+
+static const char moments_text[] =
+    "    float sum = 0.0f, squares = 0.0f;\n"
+    "    for (int i = lane; i < CHANNELS; i += 32) sum += element(i);\n"
+    "    const float g3 = all(sum) / CHANNELS;\n"
+    "    for (int i = lane; i < CHANNELS; i += 32) {\n"
+    "        const float d = element(i) - g3;\n"
+    "        squares = fmaf(d, d, squares);\n"
+    "    }\n"
+    "    const float g4 = 1.0f / sqrtf(all(squares) / CHANNELS + %af);\n";
+
+static const char norm_text[] =
+    "    float squares = 0.0f;\n"
+    "    for (int i = lane; i < CHANNELS; i += 32) {\n"
+    "        const float v = element(i);\n"
+    "        squares = fmaf(v, v, squares);\n"
+    "    }\n"
+    "    const float length = sqrtf(all(squares)), g3 = 1.0f / (1e-12f > length ? 1e-12f : length);\n";
+
+static const char peak_text[] =
+    "    float g3 = -3.4028234663852886e38f;\n"
+    "    for (int i = lane; i < CHANNELS; i += 32) {\n"
+    "        const float v = element(i);\n"
+    "        g3 = g3 > v ? g3 : v;\n"
+    "    }\n"
+    "    for (int step = 16; step; step /= 2) {\n"
+    "        const float v = __shfl_xor_sync(0xffffffffu, g3, step);\n"
+    "        g3 = g3 > v ? g3 : v;\n"
+    "    }\n";
+
+static void put_sums(struct yir_str *out, const struct yir_func *f, uint32_t op)
+{
+    switch (f->op[op].code) {
+    case YIR_moments: yir_str_fmt(out, moments_text, (double)((const struct yir_a_eps *)yir_attrs(f, op))->eps); return;
+    case YIR_rnorm: yir_str_fmt(out, "%s", norm_text); return;
+    default: yir_str_fmt(out, "%s", peak_text); return;
+    }
+}
+
+void emit_fast_warp_sums(struct kb *b, struct cg_kernel *k)
+{
+    struct yir_str body = {.arena = b->arena}, element = {.arena = b->arena}, wait = {.arena = b->arena}, finish = {.arena = b->arena};
+    yir_ref x = yir_src(b->f, k->last, 0);
+    kv ix[4];
+    pixel_index(b, k->last, 0, kb_given_index(b, 1, 1), ix);
+    kv v = kb_ref_at(b, x, ix);
+    uint32_t end = b->nnode;
+    kb_cuda_part(&element, b, 1, end, 2);
+    yir_str_fmt(&element, "        return ");
+    kb_cuda_value(&element, b, v);
+    yir_str_fmt(&element, ";\n");
+    for (int i = 0; i < (b->f->op[k->last].code == YIR_moments ? 2 : 1); i++) {
+        pixel_index(b, k->last, 2, kb_immi(b, i), ix);
+        kb_store_op(b, k->last, ix, kb_given(b, KB_F, 1, 3 + i));
+    }
+    kb_cuda_part(&finish, b, end, b->nnode, 2);
+    kb_cuda_wait(&wait, b->target, 1);
+    yir_str_fmt(&body, pixel_text, WARPS, wait.text ? wait.text : "", element.text, (long long)yir_desc(b->f, x)->dim[1]);
+    put_sums(&body, b->f, k->last);
+    yir_str_fmt(&body, "    if (lane == 0) {\n%s    }\n", finish.text);
+    b->units = pixels_of(b->f, k->last);
     k->cuda = body.text;
     k->launch = (struct cg_launch){.threads = WARPS * WARP, .per_block = WARPS};
 }

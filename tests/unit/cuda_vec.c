@@ -105,6 +105,15 @@ static const struct cudarow rows[] = {
      "%3 = relu %2 : f32[2,3,1,2] nchw\nout y = %2\nout z = %3\n"},
     {"warp_lse", SM80, false, /* short rows */
      "in  %x : f32[2,3,20,2] nchw\n%1 = lse %x {axis=2} : f32[2,3,1,2] nchw\nout y = %1\n"},
+    {"warp_sums", SM90, true, /* moments of half-precision channels, two images */
+     "in  %x : f32[2,50,3,5] nchw\nw   $g : f32[50]\nw   $b : f32[50]\n%1 = cast %x {dtype=f16 layout=nchw} : f16[2,50,3,5] nchw\n"
+     "%2 = leaky %1 {slope=2} : f16[2,50,3,5] nchw\n%3 = cast %2 {dtype=f32 layout=nchw} : f32[2,50,3,5] nchw\n"
+     "%4 = moments %3 {eps=1e-05} : f32[2,2,3,5] nchw\n%5 = relu %4 : f32[2,2,3,5] nchw\nout y = %4\nout z = %5\n"},
+    {"warp_sums", SM80, true, /* lengths and peaks */
+     "in  %x : f32[1,33,4,5] nchw\n%1 = leaky %x {slope=2} : f32[1,33,4,5] nchw\n%2 = rnorm %1 : f32[1,1,4,5] nchw\n"
+     "%3 = peak %1 : f32[1,1,4,5] nchw\nout y = %2\nout z = %3\n"},
+    {"warp_sums", SM80, false, /* few channels */
+     "in  %x : f32[1,31,4,5] nchw\n%1 = peak %x : f32[1,1,4,5] nchw\nout y = %1\n"},
     {"conv_stem", SM80, true, /* a picture, stride 2 */
      "in  %x : u8[2,20,38,3] nchw\nw   $k : f16[16,3,3,3] oihw\nw   $b : f32[16]\n%1 = image %x : f32[2,3,20,38] nhwc\n"
      "%2 = cast %1 {dtype=f16 layout=nchw} : f16[2,3,20,38] nchw\n"
