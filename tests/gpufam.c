@@ -105,10 +105,10 @@ static const struct row {
     {"warp_sums", "moments of 256, 8400", "sf", {1, 3},
      "in  %x : f32[@N,256,8400,1] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,256,8400,1] nchw\n"
      "%2 = leaky %1 {slope=2} : @D[@N,256,8400,1] nchw\n%3 = cast %2 {dtype=f32 layout=nchw} : f32[@N,256,8400,1] nchw\n"
-     "%4 = moments %3 {eps=1e-05} : f32[@N,2,8400,1] nchw\n%5 = leaky %4 {slope=2} : f32[@N,2,8400,1] nchw\nout y = %5\n"},
+     "%4 = moments %3 {eps=1e-05} : f32[@N,2,8400,1] nchw\n%5 = maxpool %4 {kernel=1,1} : f32[@N,2,8400,1] nchw\nout y = %5\n"},
     {"warp_sums", "peak of 80, 8400", "s", {1, 3},
      "in  %x : f32[@N,80,8400,1] nchw\n%1 = leaky %x {slope=2} : f32[@N,80,8400,1] nchw\n%2 = peak %1 : f32[@N,1,8400,1] nchw\n"
-     "%3 = leaky %2 {slope=2} : f32[@N,1,8400,1] nchw\nout y = %3\n"},
+     "%3 = maxpool %2 {kernel=1,1} : f32[@N,1,8400,1] nchw\nout y = %3\n"},
     {"attn_mma", "2 heads 32-64 h20", "fb", {1, 16},
      "in  %x : f32[@N,256,20,20] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,256,20,20] nchw\n"
      "%2 = leaky %1 {slope=3} : @D[@N,256,20,20] nchw\n"
