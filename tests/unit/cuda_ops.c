@@ -1,7 +1,6 @@
 /* CUDA C of each op: run on the host beside the mock driver against stored results (tests/ops/cases.json), and compiled by NVRTC. */
 #include <criterion/criterion.h>
 #include <elf.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,23 +10,10 @@
 #include "codegen/kb_cuda.h"
 #include "codegen/modwrite.h"
 #include "longer.h"
+#include "opcase.h"
 #include "passes/pass.h"
 #include "runtime/module.h"
 #include "runtime/yolort.h"
-
-static json_t *load_cases(void)
-{
-    json_error_t e;
-    json_t *root = json_load_file("tests/ops/cases.json", 0, &e);
-    cr_assert(root, "%s:%d: %s", e.source, e.line, e.text);
-    return root;
-}
-
-static void print_diag(void *user, const struct yir_diag *d)
-{
-    (void)user;
-    fprintf(stderr, "%s\n", d->rendered);
-}
 
 struct run {
     struct yir_arena *arena;
@@ -41,23 +27,11 @@ struct run {
     int batch;
 };
 
-static float *floats(struct yir_arena *a, const json_t *list)
-{
-    float *v = yir_alloc_n(a, json_array_size(list), sizeof *v);
-    for (size_t i = 0; i < json_array_size(list); i++) v[i] = (float)json_number_value(json_array_get(list, i));
-    return v;
-}
-
 static void parse(struct run *r)
 {
-    const char *ir = json_string_value(json_object_get(r->c, "ir")), *name;
-    json_t *data;
-    r->name = yir_format(r->arena, "%s (%s)", json_string_value(json_object_get(r->c, "op")),
-                         json_string_value(json_object_get(r->c, "note")));
-    r->front = yir_parse(r->arena, r->types, r->diags, r->name, ir, strlen(ir));
+    r->name = opcase_name(r->arena, r->c);
+    r->front = opcase_parse(r->arena, r->types, r->diags, r->c);
     cr_assert(r->front, "%s does not parse", r->name);
-    json_object_foreach(json_object_get((json_t *)r->c, "weights"), name, data)
-        r->front->weight[yir_index(yir_find_weight(r->front, name))].data = floats(r->arena, data);
     r->batch = (int)yir_tdesc(r->types, r->front->input[0].type)->dim[0];
 }
 
@@ -67,7 +41,7 @@ static void prepare(struct run *r, const json_t *c, const char *target)
     struct pass_opts po;
     *r = (struct run){.arena = yir_arena_new(NULL, NULL), .c = c};
     r->types = yir_types_new(r->arena);
-    r->diags = yir_diags_new(r->arena, print_diag, NULL);
+    r->diags = yir_diags_new(r->arena, opcase_print, NULL);
     parse(r);
     pass_opts_init(&po);
     po.max_batch = r->batch;
@@ -206,7 +180,7 @@ static void run_case(const json_t *c)
 
 Test(cuda_ops, against_stored_results)
 {
-    json_t *root = load_cases(), *list = json_object_get(root, "cases"), *c;
+    json_t *root = opcase_load(), *list = json_object_get(root, "cases"), *c;
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     size_t i;
     make_library(a, list);
@@ -222,7 +196,7 @@ Test(cuda_ops, nvrtc_takes_each)
 {
     static const char *const targets[] = {"cuda:sm_90a", "cuda:sm_75", "cuda:sm_80", "cuda:sm_86",
                                           "cuda:sm_87",  "cuda:sm_89", "cuda:sm_100", "cuda:sm_120"};
-    json_t *root = load_cases(), *list = json_object_get(root, "cases"), *c;
+    json_t *root = opcase_load(), *list = json_object_get(root, "cases"), *c;
     struct yir_arena *a = yir_arena_new(NULL, NULL);
     size_t i, n = (size_t)test_count(1, YIR_COUNT(targets));
     if (!cg_nvrtc_version(a, yir_diags_new(a, NULL, NULL))) cr_skip_test("no NVRTC here");

@@ -1,28 +1,14 @@
 /* Each op compiled and run, against results of an independent implementation (tests/ops/cases.json, made by make.py) and
  * against the evaluator; by the fast families and without, with bounds checks, for several levels of the CPU. */
 #include <criterion/criterion.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/modwrite.h"
+#include "opcase.h"
 #include "passes/pass.h"
 #include "runtime/yolort.h"
-
-static json_t *load_cases(void)
-{
-    json_error_t e;
-    json_t *root = json_load_file("tests/ops/cases.json", 0, &e);
-    cr_assert(root, "%s:%d: %s", e.source, e.line, e.text);
-    return root;
-}
-
-static void print_diag(void *user, const struct yir_diag *d)
-{
-    (void)user;
-    fprintf(stderr, "%s\n", d->rendered);
-}
 
 struct run {
     struct yir_arena *arena;
@@ -34,27 +20,11 @@ struct run {
     int64_t nout;
 };
 
-static float *floats(struct yir_arena *a, const json_t *list)
-{
-    float *v = yir_alloc_n(a, json_array_size(list), sizeof *v);
-    for (size_t i = 0; i < json_array_size(list); i++) v[i] = (float)json_number_value(json_array_get(list, i));
-    return v;
-}
-
 static void parse(struct run *r, const json_t *c)
 {
-    const char *ir = json_string_value(json_object_get(c, "ir"));
-    r->name = yir_format(r->arena, "%s (%s)", json_string_value(json_object_get(c, "op")),
-                         json_string_value(json_object_get(c, "note")));
-    r->front = yir_parse(r->arena, r->types, r->diags, r->name, ir, strlen(ir));
+    r->name = opcase_name(r->arena, c);
+    r->front = opcase_parse(r->arena, r->types, r->diags, c);
     cr_assert(r->front, "%s does not parse", r->name);
-    const char *name;
-    json_t *data;
-    json_object_foreach(json_object_get((json_t *)c, "weights"), name, data)
-    {
-        yir_ref w = yir_find_weight(r->front, name);
-        r->front->weight[yir_index(w)].data = floats(r->arena, data);
-    }
 }
 
 static void fuse(struct run *r, int batch)
@@ -192,14 +162,14 @@ static void evaluate(struct run *r, const json_t *c, int batch)
 
 Test(llvm_ops, against_stored_results)
 {
-    json_t *root = load_cases(), *list = json_object_get(root, "cases"), *c;
+    json_t *root = opcase_load(), *list = json_object_get(root, "cases"), *c;
     size_t i;
     cr_assert(json_array_size(list) > 40);
     json_array_foreach(list, i, c)
     {
         struct run r = {.arena = yir_arena_new(NULL, NULL)};
         r.types = yir_types_new(r.arena);
-        r.diags = yir_diags_new(r.arena, print_diag, NULL);
+        r.diags = yir_diags_new(r.arena, opcase_print, NULL);
         r.nout = (int64_t)json_array_size(json_object_get(c, "y"));
         parse(&r, c);
         int batch = (int)yir_tdesc(r.types, r.front->input[0].type)->dim[0];
@@ -214,7 +184,7 @@ Test(llvm_ops, against_stored_results)
 /* Every op has a case; `either` chooses between two network inputs and is covered by whole networks. */
 Test(llvm_ops, every_op_has_a_case)
 {
-    json_t *root = load_cases(), *list = json_object_get(root, "cases"), *c;
+    json_t *root = opcase_load(), *list = json_object_get(root, "cases"), *c;
     for (int code = 1; code < YIR_NCODE; code++) {
         bool found = code == YIR_either;
         size_t i;
