@@ -73,34 +73,39 @@ kv emit_dfl_box(struct kb *b, const struct site *s, const kv *ix)
     return kb_fmul(b, v, kb_immf(b, (double)a->stride));
 }
 
-/* The distances are those of the box before it turned about the cell's middle p: centre p + turn((r - l) / 2, (b - t) / 2),
- * size l + r, t + b. */
-kv emit_obb_box(struct kb *b, const struct site *s, const kv *ix)
+void kb_turned(struct kb *b, const kv side[4], kv angle, kv d[2])
 {
-    const struct yir_a_box *a = kb_attr(s);
-    kv cell[4], side[4];
-    cell_of(b, s, ix[0], ix[2], cell);
-    for (int i = 0; i < 4; i++) side[i] = distance(b, s, cell, kb_immi(b, i));
     kv half = kb_immf(b, 0.5);
     kv right = kb_fsub(b, side[2], side[0]);
     kv xf = kb_fmul(b, right, half);
     kv down = kb_fsub(b, side[3], side[1]);
     kv yf = kb_fmul(b, down, half);
-    kv angle = kb_arg(b, s, 1, cell);
     kv cosine = kb_cos(b, angle);
     kv sine = kb_sin(b, angle);
-    kv vertical = kb_irem(b, ix[1], kb_immi(b, 2));
-    kv is_y = kb_ieq(b, vertical, kb_immi(b, 1));
     kv yf_sine = kb_fmul(b, yf, sine);
     kv xf_cosine = kb_fmul(b, xf, cosine);
-    kv dx = kb_fsub(b, xf_cosine, yf_sine);
+    d[0] = kb_fsub(b, xf_cosine, yf_sine);
     kv yf_cosine = kb_fmul(b, yf, cosine);
     kv xf_sine = kb_fmul(b, xf, sine);
-    kv dy = kb_fadd(b, xf_sine, yf_cosine);
-    kv d = kb_select(b, is_y, dy, dx);
+    d[1] = kb_fadd(b, xf_sine, yf_cosine);
+}
+
+/* The distances are those of the box before it turned about the cell's middle p: centre p + turn((r - l) / 2, (b - t) / 2),
+ * size l + r, t + b. */
+kv emit_obb_box(struct kb *b, const struct site *s, const kv *ix)
+{
+    const struct yir_a_box *a = kb_attr(s);
+    kv cell[4], side[4], turned[2];
+    cell_of(b, s, ix[0], ix[2], cell);
+    for (int i = 0; i < 4; i++) side[i] = distance(b, s, cell, kb_immi(b, i));
+    kv angle = kb_arg(b, s, 1, cell);
+    kb_turned(b, side, angle, turned);
+    kv vertical = kb_irem(b, ix[1], kb_immi(b, 2));
+    kv is_y = kb_ieq(b, vertical, kb_immi(b, 1));
+    kv d = kb_select(b, is_y, turned[1], turned[0]);
     kv at = kb_select(b, is_y, cell[2], cell[3]);
     kv atf = kb_itof(b, at);
-    kv p = kb_fadd(b, atf, half);
+    kv p = kb_fadd(b, atf, kb_immf(b, 0.5));
     kv middle = kb_fadd(b, p, d);
     kv width = kb_fadd(b, side[0], side[2]);
     kv height = kb_fadd(b, side[1], side[3]);

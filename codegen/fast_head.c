@@ -160,24 +160,13 @@ size_t list_head_obb(const struct yir_func *f, uint32_t first, uint32_t last, co
 /* Middle of the turned box along both axes: the cell's, and half of what the sides differ by, turned. */
 static void turned_middle(struct kb *b, const struct dfl *d, kv angle, const kv *side, kv *middle)
 {
-    kv x, y, half = kb_immf(b, 0.5);
+    kv x, y, turned[2], half = kb_immf(b, 0.5);
     cells(b, d->p0, yir_desc(b->f, d->x)->dim[3], &x, &y);
-    kv right = kb_fsub(b, side[2], side[0]);
-    kv xf = kb_fmul(b, right, half);
-    kv down = kb_fsub(b, side[3], side[1]);
-    kv yf = kb_fmul(b, down, half);
-    kv cosine = kb_cos(b, angle);
-    kv sine = kb_sin(b, angle);
-    kv yf_sine = kb_fmul(b, yf, sine);
-    kv xf_cosine = kb_fmul(b, xf, cosine);
-    kv dx = kb_fsub(b, xf_cosine, yf_sine);
-    kv yf_cosine = kb_fmul(b, yf, cosine);
-    kv xf_sine = kb_fmul(b, xf, sine);
-    kv dy = kb_fadd(b, xf_sine, yf_cosine);
+    kb_turned(b, side, angle, turned);
     kv column = kb_fadd(b, x, half);
     kv row = kb_fadd(b, y, half);
-    middle[0] = kb_fadd(b, column, dx);
-    middle[1] = kb_fadd(b, row, dy);
+    middle[0] = kb_fadd(b, column, turned[0]);
+    middle[1] = kb_fadd(b, row, turned[1]);
 }
 
 void emit_fast_head_obb(struct kb *b, struct cg_kernel *k)

@@ -27,6 +27,8 @@ kv kb_end_add(struct kb *b, kv sum, kv x);
 kv kb_end_max(struct kb *b, kv top, kv x); /* the new value second lets NaN through */
 kv kb_sigmoid(struct kb *b, kv x);
 kv kb_pixel(struct kb *b, kv pixel, const struct yir_a_image *a); /* what a byte of a picture stands for */
+/* From the distances left, top, right, bottom of a box: from its cell's middle to its own, turned by the angle; along x and y. */
+void kb_turned(struct kb *b, const kv side[4], kv angle, kv d[2]);
 
 /* Sums of deformable attention for `count` channels of a head (vectors of them where marked). */
 void kb_deform_sums(struct kb *b, const struct site *s, kv n, kv head, kv query, const kv *channel, int count, kv *sum);
