@@ -52,40 +52,6 @@ static void make_plans(struct cuda_engines *x)
     }
 }
 
-static yolort_status fill(struct cuda_engines *x, atomic_int *lost, const struct rt_error *e)
-{
-    x->engine = calloc(x->t->nengine, sizeof *x->engine);
-    x->plan = calloc(x->t->nengine, sizeof *x->plan);
-    if (!x->engine || !x->plan) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
-    if (x->cudnn.create(&x->handle)) {
-        x->handle = NULL;
-        return YOLORT_UNSUPPORTED;
-    }
-    make_plans(x);
-    if (!x->nplan || !x->api->stream_create) return YOLORT_OK;
-    return rt_cuda_check(x->api, lost, x->api->stream_create(&x->stream, OWN_STREAM), "stream", e);
-}
-
-yolort_status rt_cuda_engines_open(struct cuda_engines **out, const struct cuda_api *api, atomic_int *lost, const struct rt_tables *t,
-                                   uint64_t arena, uint64_t constants, const struct rt_error *e)
-{
-    *out = NULL;
-    if (!t->nengine) return YOLORT_OK;
-    struct cuda_engines *x = calloc(1, sizeof *x);
-    if (!x) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
-    x->api = api;
-    x->t = t;
-    x->arena = arena;
-    x->constants = constants;
-    yolort_status s = rt_cudnn_load(&x->cudnn, NULL) ? YOLORT_UNSUPPORTED : fill(x, lost, e);
-    if (!s) {
-        *out = x;
-        return s;
-    }
-    rt_cuda_engines_close(x);
-    return s == YOLORT_UNSUPPORTED ? YOLORT_OK : s;
-}
-
 struct cuda_engine *rt_cuda_engine_of(const struct cuda_engines *x, const struct rt_launch *l)
 {
     const struct ym_engine *row = x ? rt_engine_of(x->t, l->step) : NULL;
@@ -113,6 +79,55 @@ int rt_cuda_engine_run(struct cuda_engines *x, struct cuda_engine *g, const stru
     if (!x->cudnn.set_stream(x->handle, stream) && !rt_cudnn_run(g->plan, x->handle, &m, NULL)) return 1;
     g->plan = NULL;
     return 0;
+}
+
+/* Each once, on what the arena holds: kernels that are loaded by their first run would be loaded while a stream is held or captured, which
+ * the driver may wait for. */
+static yolort_status warm_up(struct cuda_engines *x, atomic_int *lost, const struct rt_error *e)
+{
+    for (uint32_t i = 0; i < x->t->nengine; i++) {
+        const struct ym_step *s = &x->t->step[x->engine[i].row->step];
+        void *arg[YM_MAX_ARGS];
+        const struct rt_launch l = {.arg = arg};
+        for (uint32_t k = 0; k < s->narg; k++) arg[k] = at(x->arena, x->t->arg[s->first_arg + k].offset);
+        if (x->engine[i].plan) rt_cuda_engine_run(x, &x->engine[i], &l, x->stream);
+    }
+    return rt_cuda_check(x->api, lost, x->api->stream_sync(x->stream), "cuDNN", e);
+}
+
+static yolort_status fill(struct cuda_engines *x, atomic_int *lost, const struct rt_error *e)
+{
+    x->engine = calloc(x->t->nengine, sizeof *x->engine);
+    x->plan = calloc(x->t->nengine, sizeof *x->plan);
+    if (!x->engine || !x->plan) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    if (x->cudnn.create(&x->handle)) {
+        x->handle = NULL;
+        return YOLORT_UNSUPPORTED;
+    }
+    make_plans(x);
+    if (!x->nplan || !x->api->stream_create) return YOLORT_OK;
+    RT_TRY(rt_cuda_check(x->api, lost, x->api->stream_create(&x->stream, OWN_STREAM), "stream", e));
+    return warm_up(x, lost, e);
+}
+
+yolort_status rt_cuda_engines_open(struct cuda_engines **out, const struct cuda_api *api, atomic_int *lost, const struct rt_tables *t,
+                                   uint64_t arena, uint64_t constants, const struct rt_error *e)
+{
+    *out = NULL;
+    if (!t->nengine) return YOLORT_OK;
+    struct cuda_engines *x = calloc(1, sizeof *x);
+    if (!x) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
+    x->api = api;
+    x->t = t;
+    x->arena = arena;
+    x->constants = constants;
+    yolort_status s = rt_cudnn_load(&x->cudnn, NULL) ? YOLORT_UNSUPPORTED : fill(x, lost, e);
+    if (!s) {
+        *out = x;
+        return s;
+    }
+    rt_cuda_engines_close(x);
+    return s == YOLORT_UNSUPPORTED ? YOLORT_OK : s;
 }
 
 /* A capture that cuDNN has spoilt ends with an error of the driver that says no more than that. */

@@ -385,6 +385,24 @@ Test(rt_cudnn, kernels_where_it_is_not)
     free(n.bytes);
 }
 
+/* Each runs once before it is needed, so that nothing is loaded while streams are held. */
+Test(rt_cudnn, warmed_up)
+{
+    struct mock k = mock();
+    struct net n;
+    describe(&n);
+    long before = k.runs();
+    begin(&n, &k, 0, 0);
+    cr_expect_eq(k.runs() - before, 2);
+    k.dnn_fail("cudnnBackendExecute", 1, 5000);
+    end(&n);
+    begin(&n, &k, 0, 0);
+    expect_engines(&n, -1, 1);
+    end(&n);
+    cr_expect(k.live() == 0 && k.dnn_live() == 0);
+    free(n.bytes);
+}
+
 Test(rt_cudnn, options)
 {
     struct mock k = mock();
@@ -474,7 +492,10 @@ Test(rt_cudnn, each_call_fails)
 Test(rt_cudnn, each_call_of_the_driver_fails)
 {
     struct mock k = mock();
-    static const char *const name[] = {"cuStreamCreate", "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphAddChildGraphNode"};
+    static const struct {
+        const char *name;
+        int nth;
+    } call[] = {{"cuStreamCreate", 1}, {"cuStreamSynchronize", 2}, {"cuStreamBeginCapture_v2", 1}, {"cuStreamEndCapture", 1}, {"cuGraphAddChildGraphNode", 1}};
     static const struct {
         int code;
         yolort_status status;
@@ -482,13 +503,13 @@ Test(rt_cudnn, each_call_of_the_driver_fails)
     struct net n;
     const char *at;
     describe(&n);
-    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+    for (size_t i = 0; i < sizeof call / sizeof *call; i++)
         for (size_t r = 0; r < sizeof row / sizeof *row; r++) {
-            k.fail(name[i], 1, row[r].code);
+            k.fail(call[i].name, call[i].nth, row[r].code);
             yolort_status s = whole(&n, &k, 0, &at);
-            cr_assert(at, "%s is not called", name[i]);
-            cr_expect_eq(s, row[r].status, "%s, %d: %s", name[i], row[r].code, yolort_status_name(s));
-            cr_expect(k.live() == 0 && k.dnn_live() == 0, "%s, %d: %ld, %ld", name[i], row[r].code, k.live(), k.dnn_live());
+            cr_assert(at, "%s is not called", call[i].name);
+            cr_expect_eq(s, row[r].status, "%s, %d: %s", call[i].name, row[r].code, yolort_status_name(s));
+            cr_expect(k.live() == 0 && k.dnn_live() == 0, "%s, %d: %ld, %ld", call[i].name, row[r].code, k.live(), k.dnn_live());
         }
     free(n.bytes);
 }
