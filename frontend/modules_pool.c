@@ -87,14 +87,21 @@ yir_ref fe_low_upsample(struct fe_lower *l, const struct fe_site *s)
                                                             : "nearest";
     if (FE_BREAKS(UPSAMPLE_SIZE, !size->none))
         return fe_fail(l, E_UNSUPPORTED, "Upsample: a fixed size is not supported, only a factor"), YIR_NONE;
-    if (FE_BREAKS(UPSAMPLE_MODE, strcmp(text, "nearest") != 0))
-        return fe_fail(l, E_UNSUPPORTED, "Upsample: the mode %s is not supported, only nearest", text),
+    bool linear = strcmp(text, "bilinear") == 0;
+    if (FE_BREAKS(UPSAMPLE_MODE, !linear && strcmp(text, "nearest") != 0))
+        return fe_fail(l, E_UNSUPPORTED, "Upsample: the mode %s is not supported, only nearest and bilinear", text),
                YIR_NONE;
     double factor = fe_float(l, "scale_factor", (double)fe_arg_int(s, "scale_factor"));
     if (FE_BREAKS(UPSAMPLE_FACTOR, !(factor >= 1 && factor <= 64) || factor != floor(factor)))
         return fe_fail(l, E_UNSUPPORTED, "Upsample: the factor %g is not supported, only whole numbers from 1 to 64",
                        factor),
                YIR_NONE;
+    if (linear) {
+        const struct fe_value *corners = fe_node_attr(l->at->node, "align_corners");
+        struct yir_a_resize r = {.factor = (int32_t)factor, .corners = (int32_t)fe_arg_int(s, "align_corners")};
+        if (corners && corners->kind == FE_BOOL) r.corners = (int32_t)corners->i;
+        return fe_op(l, YIR_bilinear, &s->in[0], 1, &r);
+    }
     struct yir_a_factor a = {(int32_t)factor};
     return fe_op(l, YIR_upsample, &s->in[0], 1, &a);
 }

@@ -1,5 +1,5 @@
-/* Forms that a network's weights come in: after training several kernels become one, normalisation vanishes, and of two sets of
- * branches one may be left. */
+/* Forms that a network's weights come in: after training several kernels become one, normalisation vanishes, of two sets of
+ * branches one may be left, and texts may be inside; and ways to enlarge a map. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -267,4 +267,24 @@ Test(front_forms, vocabulary_inside)
     take_form(texts, with_vocabulary);
     cr_expect_null(build(texts));
     cr_expect(strstr(first_diag(), "lrpc"), "%s", first_diag());
+}
+
+/* 0 or 1: whether the corners of both maps coincide; -1: the map is not enlarged so. */
+static int corners_of(const char *args)
+{
+    const struct fe_model *m = build(yir_format(bench.arena,
+                                                "nc: 2\nbackbone:\n  - [-1, 1, Conv, [16, 3, 2]]\n  - [-1, 1, nn.Upsample, %s]\n"
+                                                "head:\n  - [-1, 1, Detect, [nc]]\n", args));
+    cr_assert_not_null(m, "%s", first_diag());
+    for (uint32_t i = 1; i < m->func->nop; i++)
+        if (m->func->op[i].code == YIR_bilinear) return ((const struct yir_a_resize *)yir_attrs(m->func, i))->corners;
+    return -1;
+}
+
+Test(front_forms, ways_to_enlarge)
+{
+    cr_expect_eq(corners_of("[None, 2, nearest]"), -1);
+    cr_expect_eq(corners_of("[None, 2, bilinear]"), 0);
+    cr_expect_eq(corners_of("[None, 2, bilinear, False]"), 0);
+    cr_expect_eq(corners_of("[None, 2, bilinear, True]"), 1);
 }

@@ -189,7 +189,7 @@ Test(front_rows, arguments)
         {"nn.Upsample, [64]", E_UNSUPPORTED, "fixed size"},
         {"nn.Upsample, [None, 0, nearest]", E_UNSUPPORTED, "factor 0"},
         {"nn.Upsample, [None, 65, nearest]", E_UNSUPPORTED, "factor 65"},
-        {"nn.Upsample, [None, 2, bilinear]", E_UNSUPPORTED, "bilinear"},
+        {"nn.Upsample, [None, 2, bicubic]", E_UNSUPPORTED, "bicubic"},
         {"nn.Upsample, [None, 2, 3]", E_ARGS, "mode"},
         {"nn.Upsample, [None, 2, [nearest]]", E_ARGS, "mode"},
         {"nn.Upsample, [None, 2, True]", E_ARGS, "mode"},
@@ -206,6 +206,8 @@ Test(front_rows, arguments)
     accept(with_row("[-1, 1, Conv, [4096, 255, 1, 127, 16]]"));
     accept(with_row("[-1, 1, nn.Upsample, [None, 64, nearest]]"));
     accept(with_row("[-1, 1, nn.Upsample, [None, 2, None]]"));
+    accept(with_row("[-1, 1, nn.Upsample, [None, 2, bilinear]]"));
+    accept(with_row("[-1, 1, nn.Upsample, [None, 2, bilinear, True]]"));
     accept(with_row("[-1, 1, nn.Upsample, [None, 2, 'nearest']]"));
     for (size_t i = 0; i < YIR_COUNT(rows); i++)
         refuse(with_row(yir_format(a, "[-1, 1, %s]", rows[i].text)), rows[i].id, rows[i].part);
