@@ -5,14 +5,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine.h"
 #include "measuring.h"
+#include "tune_group.h"
 
 enum {
-    MOST_VARIANTS = CG_MOST_TRIALS - 1, /* the last trial is the network of all winners */
-    MOST_ENGINES = 3,
-    MOST_CONFIGS = MOST_VARIANTS - MOST_ENGINES,
-    MOST_ROUNDS = 40,
     LEAST_ROUNDS = 3, /* that give a median */
     FIRM_ROUNDS = 5   /* after which what was found is worth keeping should the process die */
 };
@@ -27,35 +23,7 @@ static const struct mode {
 } modes[] = {
     [CG_TUNE_OFF] = {1, 0, 1, 0},
     [CG_TUNE_FAST] = {5, 9, 1.35, 20},
-    [CG_TUNE_FULL] = {MOST_CONFIGS, 25, 2.0, 300},
-};
-
-#define MARGIN 0.97 /* of the predicted configuration's time, that a challenger must stay under */
-
-enum state {
-    DECIDED, /* by a record, by measuring, or for want of another candidate */
-    OPEN,    /* to be measured */
-    BUSY     /* another process measures it */
-};
-
-struct group {
-    const char *text;                    /* op_text */
-    const char *label;                   /* of its first kernel */
-    size_t len;
-    const char *space[CG_TUNE_FULL + 1]; /* text of each mode's candidates */
-    struct cg_config candidate[MOST_CONFIGS];
-    struct cg_engine engine[MOST_ENGINES]; /* variant ncandidate + i has engine i */
-    int ncandidate, nengine, kernels;
-    bool fits;                           /* cuDNN may do it */
-    struct ym_conv conv;                 /* where it does */
-    enum state state;
-    bool known, measured, claimed;       /* found in the records; decided by measuring; claimed by this process */
-    struct cg_config chosen;
-    const struct cg_engine *chosen_engine; /* NULL: none */
-    double *ms[MOST_VARIANTS];           /* [samples]: mean over the group's kernels */
-    int samples[MOST_VARIANTS], last[MOST_VARIANTS]; /* last: round, from 1, of the last sample */
-    double median[MOST_VARIANTS];
-    int best, best_config;               /* variants, by median; best_config: of the configurations */
+    [CG_TUNE_FULL] = {TUNE_CONFIGS, 25, 2.0, 300},
 };
 
 struct tuner {
@@ -137,8 +105,6 @@ static struct cg_tune_key key_of(struct tuner *w, const struct group *g, enum cg
                                 .space = g->space[mode]};
 }
 
-#define AND_ENGINE "; " /* between a configuration and an engine, in records */
-
 /* The engine that a record names behind its configuration; false: it is none, or none for this group. */
 static bool read_engine(struct tuner *w, const struct group *g, const char *text, const struct cg_engine **out)
 {
@@ -153,11 +119,11 @@ static bool read_engine(struct tuner *w, const struct group *g, const char *text
 /* A record counts when what it names is among what is legal today; an engine is left to cuDNN to judge. */
 static bool use_record(struct tuner *w, struct group *g, const struct cg_config *legal, size_t n, const struct cg_tune_record *r)
 {
-    const char *engine = strstr(r->config, AND_ENGINE);
+    const char *engine = strstr(r->config, TUNE_AND_ENGINE);
     const struct cg_engine *by = NULL;
     const char *config = yir_format(w->arena, "%.*s", engine ? (int)(engine - r->config) : CG_TUNE_CONFIG, r->config);
     size_t i = cg_config_find(w->arena, config, legal, n);
-    if (i >= n || (engine && !read_engine(w, g, engine + strlen(AND_ENGINE), &by))) return false;
+    if (i >= n || (engine && !read_engine(w, g, engine + strlen(TUNE_AND_ENGINE), &by))) return false;
     g->chosen = legal[i];
     g->chosen_engine = by;
     g->known = true;
@@ -213,7 +179,7 @@ static struct group *add_group(struct tuner *w, const struct cg_kernel *k, const
         g->space[m] = space_text(w, g, m, legal, count_candidates(m, legal, n));
     g->ncandidate = count_candidates(w->o->mode, legal, n);
     memcpy(g->candidate, legal, (size_t)g->ncandidate * sizeof *legal);
-    for (int v = 0; v < MOST_VARIANTS; v++) g->ms[v] = yir_alloc_n(w->arena, MOST_ROUNDS, sizeof *g->ms[v]);
+    for (int v = 0; v < TUNE_VARIANTS; v++) g->ms[v] = yir_alloc_n(w->arena, TUNE_ROUNDS, sizeof *g->ms[v]);
     w->group = yir_grow(w->arena, w->group, &w->cap_group, w->ngroup + 1, sizeof *w->group);
     w->group[w->ngroup++] = g;
     g->state = count_variants(w, g) > 1 ? OPEN : DECIDED;
@@ -293,7 +259,7 @@ static void collect(struct tuner *w)
 /* 1: a challenger's kernel that hangs or faults on a GPU is no candidate any more; -1 after reporting anything else. */
 static int trial_failed(struct tuner *w, int v, const struct cg_trial *got)
 {
-    if (w->t->backend != CG_CUDA || v == 0 || v == MOST_VARIANTS)
+    if (w->t->backend != CG_CUDA || v == 0 || v == TUNE_VARIANTS)
         return yir_diag(w->diags, (struct yir_loc){0}, E_TUNE, "tuning: %s", got->error);
     yir_diag(w->diags, (struct yir_loc){0}, W_TUNE, "tuning: candidate %d is left out: %s", v, got->error);
     w->lost[v] = true;
@@ -327,18 +293,6 @@ static int run_variant(struct tuner *w, int v, int form, bool compare, struct cg
 }
 
 /* --- measuring ---------------------------------------------------------------------------------------------- */
-
-static int by_size(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, by_size);
-    return n ? v[n / 2] : 0;
-}
 
 /* A kernel for the other form of the picture does not run and takes no time. */
 static void note_times(struct tuner *w, const struct cg_trial *got, int number, int round)
@@ -440,14 +394,6 @@ static struct cg_program *all_kernels(struct tuner *w, int nvariant)
 
 /* --- cuDNN -------------------------------------------------------------------------------------------------- */
 
-static void read_engines(struct tuner *w, struct group *g, const char *text)
-{
-    while (*text && g->nengine < MOST_ENGINES && cg_engine_read(text, &text, &g->engine[g->nengine])) {
-        g->engine[g->nengine++].version = (uint32_t)w->o->cudnn.version;
-        text += *text == '\n';
-    }
-}
-
 /* Once, when the device is in use. Where cuDNN dies, the others are not asked about. */
 static void list_engines(struct tuner *w)
 {
@@ -459,7 +405,7 @@ static void list_engines(struct tuner *w)
         if (g->state != OPEN || !g->fits) continue;
         progress(w, "cuDNN's engines", (int)i, (int)w->ngroup, left_s(w));
         asks = !cg_trials_engines(w->trials, &g->conv, c->deterministic, c->most_space, &got) && left_s(w) > 0;
-        if (asks) read_engines(w, g, got.error);
+        if (asks) tune_read_engines(g, got.error, w->o->cudnn.version);
     }
     w->listed = true;
 }
@@ -488,38 +434,10 @@ static int make_variants(struct tuner *w, int wanted)
 
 /* --- what is found ------------------------------------------------------------------------------------------ */
 
-/* The fastest of variants [from, to) that is faster than `best`, and by the margin than `than`. */
-static int faster(const struct group *g, int from, int to, int best, int than)
-{
-    for (int v = from; v < to; v++)
-        if (g->samples[v] && g->median[v] < g->median[best] && g->median[v] < MARGIN * g->median[than]) best = v;
-    return best;
-}
-
-static void pick_winner(struct group *g, int nvariant)
-{
-    int all = g->ncandidate + g->nengine, n = all < nvariant ? all : nvariant, configs = n < g->ncandidate ? n : g->ncandidate;
-    for (int v = 0; v < n; v++) g->median[v] = median(g->ms[v], g->samples[v]);
-    g->best_config = faster(g, 1, configs, 0, 0);
-    g->best = faster(g, configs, n, g->best_config, g->best_config);
-}
-
-static const struct cg_engine *engine_of(const struct group *g, int variant)
-{
-    return variant >= g->ncandidate ? &g->engine[variant - g->ncandidate] : NULL;
-}
-
-/* As records have it. */
-static const char *variant_text(struct tuner *w, const struct group *g, int config, const struct cg_engine *by)
-{
-    const char *text = cg_config_text(w->arena, &g->candidate[config]);
-    return by ? yir_format(w->arena, "%s" AND_ENGINE "%s", text, cg_engine_text(w->arena, by)) : text;
-}
-
 static void pick_winners(struct tuner *w, int nvariant)
 {
     for (size_t i = 0; i < w->ngroup; i++)
-        if (w->group[i]->state == OPEN) pick_winner(w->group[i], nvariant);
+        if (w->group[i]->state == OPEN) tune_pick(w->group[i], nvariant);
 }
 
 static void report(struct tuner *w, int nvariant)
@@ -527,7 +445,7 @@ static void report(struct tuner *w, int nvariant)
     for (size_t i = 0; i < w->ngroup && w->o->report; i++) {
         const struct group *g = w->group[i];
         for (int v = 0; g->state == OPEN && v < g->ncandidate + g->nengine && v < nvariant; v++) {
-            const struct cg_engine *by = engine_of(g, v);
+            const struct cg_engine *by = tune_engine_of(g, v);
             const char *text = by ? cg_engine_text(w->arena, by) : cg_config_text(w->arena, &g->candidate[v]);
             if (g->samples[v]) w->o->report(w->o->user, g->label, text, by ? 0 : g->candidate[v].cycles, g->median[v]);
         }
@@ -541,7 +459,7 @@ static void remember(struct tuner *w, struct group *g)
     const double *ms = g->ms[g->best]; /* in order since the median was taken */
     int n = g->samples[g->best];
     struct cg_tune_record r = {.median_s = g->median[g->best] * 1e-3, .spread_s = n ? (ms[n * 9 / 10] - ms[n / 10]) * 1e-3 : 0};
-    const char *text = variant_text(w, g, g->best_config, engine_of(g, g->best));
+    const char *text = tune_variant_text(w->arena, g, g->best_config, tune_engine_of(g, g->best));
     if (strlen(text) >= sizeof r.config) return;
     memcpy(r.config, text, strlen(text) + 1);
     if (cg_tunedb_store(w->o->db, &k, &r)) g->claimed = false;
@@ -585,7 +503,7 @@ static void decide(struct tuner *w, bool tuned)
         if (g->state != OPEN) continue;
         if (!tuned) g->best = g->best_config = 0;
         g->chosen = g->candidate[g->best_config];
-        g->chosen_engine = engine_of(g, g->best);
+        g->chosen_engine = tune_engine_of(g, g->best);
     }
 }
 
@@ -606,7 +524,7 @@ static int run_both(struct tuner *w, double *before, double *after)
         if (r >= LEAST_ROUNDS && left_s(w) < 2 * w->run_s) break;
         if (run_variant(w, 0, 0, false, &b)) return -1;
         double untuned = time_of(w, &b);
-        if (run_variant(w, MOST_VARIANTS, 0, false, &t)) return -1;
+        if (run_variant(w, TUNE_VARIANTS, 0, false, &t)) return -1;
         if (r < 0) continue;
         before[n] = untuned;
         after[n++] = time_of(w, &t);
@@ -617,14 +535,14 @@ static int run_both(struct tuner *w, double *before, double *after)
 /* Keeps the winners when their network is faster than the untuned one, else nothing is changed. */
 static int compare(struct tuner *w, struct cg_tuned *out)
 {
-    double before[MOST_ROUNDS], after[MOST_ROUNDS];
+    double before[TUNE_ROUNDS], after[TUNE_ROUNDS];
     decide(w, true);
     if (!any_changed(w)) return 0;
     progress(w, "comparison", 0, 1, needed_s(w, 0, w->mode->rounds));
-    if (make_variant(w, -2, MOST_VARIANTS)) return -1;
+    if (make_variant(w, -2, TUNE_VARIANTS)) return -1;
     int n = run_both(w, before, after);
     if (n < 0) return -1;
-    double untuned = median(before, n), tuned = median(after, n);
+    double untuned = tune_median(before, n), tuned = tune_median(after, n);
     bool better = tuned < untuned;
     if (!better) decide(w, false);
     if (!(out->before_ms > 0)) out->before_ms = untuned;
