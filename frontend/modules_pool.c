@@ -51,7 +51,7 @@ yir_ref fe_low_sppf(struct fe_lower *l, const struct fe_site *s)
     return add ? fe_add(l, out, x) : out;
 }
 
-yir_ref fe_low_maxpool(struct fe_lower *l, const struct fe_site *s)
+static yir_ref pool(struct fe_lower *l, const struct fe_site *s, enum yir_code code)
 {
     const struct fe_arg *k = fe_arg(s, "kernel_size"), *step = fe_arg(s, "stride"), *p = fe_arg(s, "padding");
     struct yir_a_pool a = {0};
@@ -62,7 +62,19 @@ yir_ref fe_low_maxpool(struct fe_lower *l, const struct fe_site *s)
     }
     if (FE_BREAKS(POOL_CEIL, fe_int(l, "ceil_mode", 0, 0)))
         return fe_fail(l, E_UNSUPPORTED, "%s: ceil_mode is not supported", l->at->path), YIR_NONE;
-    return fe_op(l, YIR_maxpool, &s->in[0], 1, &a);
+    return fe_op(l, code, &s->in[0], 1, &a);
+}
+
+yir_ref fe_low_maxpool(struct fe_lower *l, const struct fe_site *s)
+{
+    return pool(l, s, YIR_maxpool);
+}
+
+yir_ref fe_low_avgpool(struct fe_lower *l, const struct fe_site *s)
+{
+    if (FE_BREAKS(POOL_COUNTED, !fe_int(l, "count_include_pad", 0, 1)))
+        return fe_fail(l, E_UNSUPPORTED, "AvgPool2d: padding counts as zeros; count_include_pad=False is not supported"), YIR_NONE;
+    return pool(l, s, YIR_avgpool);
 }
 
 yir_ref fe_low_zeropad(struct fe_lower *l, const struct fe_site *s)

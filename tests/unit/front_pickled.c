@@ -8,7 +8,7 @@
 #include "readcheck.h"
 
 static const char yaml[] = "nc: 2\nbackbone:\n  - [-1, 1, Conv, [16, 3, 2]]\n  - [-1, 1, nn.MaxPool2d, [2, 2]]\n"
-                           "  - [-1, 1, nn.ConvTranspose2d, [16, 2, 2]]\nhead:\n  - [-1, 1, Detect, [nc]]\n";
+                           "  - [-1, 1, nn.AvgPool2d, [3, 1, 1]]\n  - [-1, 1, nn.ConvTranspose2d, [16, 2, 2]]\nhead:\n  - [-1, 1, Detect, [nc]]\n";
 
 /* One thing in the file: of which module, called what. */
 struct odd {
@@ -97,15 +97,17 @@ static void write_model(const char *act)
     ptwrite_key(&w, "1");
     leaf("pool", "torch.nn.modules.pooling", "MaxPool2d");
     ptwrite_key(&w, "2");
-    leaf("deconv", "torch.nn.modules.conv", "ConvTranspose2d");
+    leaf("mean", "torch.nn.modules.pooling", "AvgPool2d");
     ptwrite_key(&w, "3");
+    leaf("deconv", "torch.nn.modules.conv", "ConvTranspose2d");
+    ptwrite_key(&w, "4");
     leaf("head", "ultralytics.nn.modules.head", "Detect");
     end_module("");
     end_module("");
     ptwrite_op(&w, 'u');
 }
 
-/* Builds with that file; the weights of rows 2 and 3 are not in it, which is reported last. */
+/* Builds with that file; the weights of rows 3 and 4 are not in it, which is reported last. */
 static void try_odd(const struct odd *o, const char *act, enum yir_diag_id id)
 {
     struct yir_arena *a = yir_arena_new(NULL, NULL);
@@ -142,6 +144,7 @@ Test(front_pickled, attributes)
     };
     static const struct odd unsupported[] = {
         {"conv", "padding_mode", 0, 0, "reflect", "the padding mode reflect is not supported"},
+        {"mean", "count_include_pad", 0, 0, NULL, "count_include_pad=False is not supported"},
         {"pool", "ceil_mode", 1, 0, NULL, "ceil_mode is not supported"},
         {"deconv", "dilation", 2, 0, NULL, "a transposed convolution with dilation is not supported"},
     };

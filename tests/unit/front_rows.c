@@ -203,6 +203,7 @@ Test(front_rows, arguments)
         {"Concat, [0]", E_UNSUPPORTED, "dimension 0"},
     };
     accept(with_row("[-1, 1, RepC3, [16, True]]"));
+    accept(with_row("[-1, 1, nn.AvgPool2d, [3, 1, 1]]\n  - [-1, 1, nn.Dropout, [0.1]]"));
     accept(with_row("[-1, 1, Conv, [4096, 255, 1, 127, 16]]"));
     accept(with_row("[-1, 1, nn.Upsample, [None, 64, nearest]]"));
     accept(with_row("[-1, 1, nn.Upsample, [None, 2, None]]"));
