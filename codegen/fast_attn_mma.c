@@ -75,22 +75,32 @@ static bool legal(const struct attn *a)
     return attn_shared(a) <= block && registers(a) <= 224 && registers(a) * attn_threads(a) <= 65536;
 }
 
+/* Blocks that a multiprocessor has room for at once, with some registers more than are needed; the compiler shares them out to whole
+ * fours of warps. */
+static int64_t resident(const struct attn *a)
+{
+    enum { MORE = 48 };
+    int64_t all, block;
+    int threads;
+    mma_limits(a->sm, &all, &block, &threads);
+    int64_t fit = all / (attn_shared(a) + 1024), most = threads / attn_threads(a);
+    if (most < fit) fit = most;
+    while (fit > 1 && (fit * attn_threads(a) + 127) / 128 * 128 * (registers(a) + MORE) > 65536) fit--;
+    return fit < 1 ? 1 : fit;
+}
+
 /* Cycles of all images. A tile costs a warp its products and what is done to each score; alone on its part of the multiprocessor, it
  * waits for most of its own results. */
 static double cycles_of(const struct attn *a, const struct kb_target *t)
 {
     const double launch = 1740, product = 11, memory = 947;
-    int64_t all, block, images = t->batch > 0 ? t->batch : 1, size = (int64_t)yir_dtype_size(a->dtype);
-    int threads;
-    mma_limits(a->sm, &all, &block, &threads);
+    int64_t images = t->batch > 0 ? t->batch : 1, size = (int64_t)yir_dtype_size(a->dtype);
     double blocks = (double)(attn_units(a) * images), warps = a->warps * a->split;
     double depth = (double)attn_whole(a, a->dim) * (double)size / 32, wide = (double)attn_whole(a, a->values) / 8, keys = (double)a->tile / 8;
     double products = keys * depth + keys * (double)size / 4 * wide;
     double issued = products * (product + 2) + keys * 4 * 9 + wide * 5 + 60;
     double waited = products * product * 1.44 + depth * 30 + 500;
-    double room = fmin(fmin(floor((double)all / (double)(attn_shared(a) + 1024)), floor(threads / (warps * 32))),
-                       floor(65536.0 / (double)(registers(a) * attn_threads(a))));
-    double together = fmin(fmax(1, ceil(blocks / t->sms)), fmax(1, room)), turns = ceil(blocks / (t->sms * together));
+    double together = fmin(fmax(1, ceil(blocks / t->sms)), (double)resident(a)), turns = ceil(blocks / (t->sms * together));
     double share = fmax(warps * together / 4, 1);
     double tile = fmax(fmax(issued * share, waited), memory / (a->stages - 1));
     double end = 400 + 16 * (double)(a->warps * a->values) / 8 / (warps * 32) * (30 + 25 * a->split) * share;
@@ -156,5 +166,5 @@ void emit_fast_attn_mma(struct kb *b, struct cg_kernel *k)
     attn_put_body(&body, &a, wait.text ? wait.text : "", end.text);
     k->cuda_head = head.text;
     k->cuda = body.text;
-    k->launch = (struct cg_launch){.threads = attn_threads(&a), .per_block = 1, .shared = (int32_t)attn_shared(&a), .resident = 1};
+    k->launch = (struct cg_launch){.threads = attn_threads(&a), .per_block = 1, .shared = (int32_t)attn_shared(&a), .resident = (int32_t)resident(&a)};
 }
