@@ -294,7 +294,7 @@ static struct yir_func *fused(struct yir_arena *a, struct yir_diags *d, const ch
 struct picking {
     size_t n;
     bool more;    /* some kernel has further ones */
-    int families; /* a bit for each row of fast.def that is legal for some kernel */
+    uint64_t families; /* a bit for each row of fast.def that is legal for some kernel */
 };
 
 static size_t pick(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n)
@@ -302,7 +302,7 @@ static size_t pick(void *user, const struct cg_kernel *k, const struct cg_config
     struct picking *p = user;
     (void)k;
     cr_assert_eq(legal[n - 1].family, CG_GENERIC);
-    for (size_t i = 0; i + 1 < n; i++) p->families |= 1 << legal[i].family;
+    for (size_t i = 0; i + 1 < n; i++) p->families |= 1ull << legal[i].family;
     p->more |= p->n + 2 < n;
     return p->n + 1 < n ? p->n : n > 1 ? n - 2 : 0;
 }
@@ -334,10 +334,10 @@ static void compare(const struct row *r, const struct cg_target *t, size_t confi
     }
 }
 
-static int family_bit(const char *name)
+static uint64_t family_bit(const char *name)
 {
     for (size_t i = 0; i < cg_fast_count(); i++)
-        if (!strcmp(cg_fast_at(i)->name, name)) return 1 << i;
+        if (!strcmp(cg_fast_at(i)->name, name)) return 1ull << i;
     cr_assert_fail("no family %s", name);
     return 0;
 }
