@@ -83,7 +83,7 @@ struct cg_kernel {
     uint32_t first, last; /* ops of the function, last included */
     int64_t units;        /* per image */
     struct cg_launch {    /* on GPUs; struct ym_kernel says what each is */
-        int32_t threads, per_block, shared, most_blocks;
+        int32_t threads, per_block, shared, most_blocks, least_blocks;
         int32_t waits;    /* 1: gains by an early start, having much to do before kb_cuda_wait, which own bodies then draw */
         int32_t resident; /* blocks that should fit on a multiprocessor at once (a hint to the compiler); 0: unsaid */
     } launch;

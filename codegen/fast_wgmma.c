@@ -204,7 +204,7 @@ void emit_fast_conv_wgmma(struct kb *b, struct cg_kernel *k)
     record_epilogue(b, &c);
     b->units = wg_units(&p);
     k->launch = (struct cg_launch){.threads = 128 * (p.w + 1), .per_block = 1, .shared = p.shared, .most_blocks = p.resident,
-                                   .resident = p.resident, .waits = 1};
+                                   .least_blocks = (int32_t)p.ntiles, .resident = p.resident, .waits = 1};
     k->map[k->nmap++] = map_of(&p, mem_x);
     k->cuda_head = yir_format(b->arena, "%s%s", map_text(b->arena, &k->map[0]), wg_head(b->arena, &p));
     k->cuda = wg_body(b, &p, &names);

@@ -103,7 +103,8 @@ static void put_launch(struct yir_str *s, const struct cg_kernel *k)
 {
     const struct cg_launch *l = &k->launch;
     if (!l->threads) return;
-    yir_str_fmt(s, "launch %d %d %d %d %d %d\n", l->threads, l->per_block, l->shared, l->most_blocks, l->resident, l->waits);
+    yir_str_fmt(s, "launch %d %d %d %d %d %d %d\n", l->threads, l->per_block, l->shared, l->most_blocks, l->least_blocks, l->resident,
+                l->waits);
     if (k->cuda_head) yir_str_fmt(s, "%s", k->cuda_head);
     if (k->cuda) yir_str_fmt(s, "%s", k->cuda);
 }

@@ -397,6 +397,7 @@ static int write_kernels(struct writer *w)
                                 .per_block = (uint32_t)k->launch.per_block,
                                 .shared = (uint32_t)k->launch.shared,
                                 .most_blocks = (uint32_t)k->launch.most_blocks,
+                                .least_blocks = (uint32_t)k->launch.least_blocks,
                                 .waits = (uint32_t)k->launch.waits};
         put(w, kernels, &out, sizeof out);
         for (uint32_t r = 0; r < n; r++) put(w, params, &row[r], sizeof *row);

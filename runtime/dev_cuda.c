@@ -146,6 +146,7 @@ static yolort_status allocate(struct session *s, const yolort_context_opts *o, s
 static int64_t count_blocks(const struct ym_kernel *k, int64_t total, int multiprocessors)
 {
     int64_t blocks = (total - 1) / k->per_block + 1, most = (int64_t)k->most_blocks * multiprocessors;
+    if (most && most < k->least_blocks) most = k->least_blocks;
     return most && blocks > most ? most : blocks;
 }
 

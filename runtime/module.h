@@ -142,7 +142,8 @@ struct ym_kernel {
     uint32_t shared;         /* bytes of dynamic shared memory, <= YM_MAX_SHARED */
     uint32_t first_map, nmap; /* rows of MAP: those after the kernel's before; 0 on CPUs */
     uint32_t most_blocks;    /* for each multiprocessor; blocks then loop over what is theirs; 0: as many as it takes */
-    uint32_t waits, pad;     /* 1: it may be started before the kernel that it comes after has ended, and waits for that itself */
+    uint32_t waits;          /* 1: it may be started before the kernel that it comes after has ended, and waits for that itself */
+    uint32_t least_blocks;   /* the loop needs so many, whatever most_blocks says; 0: 1 */
 };
 
 /* With n images the code touches no bytes of the argument but the first `first + (n - 1) * each`. */

@@ -270,9 +270,9 @@ static yolort_status check_io(struct rt_tables *t, const struct rt_error *e)
 /* How blocks are launched: nothing on CPUs. */
 static int is_launch(const struct rt_tables *t, const struct ym_kernel *k)
 {
-    if (t->target->kind != YM_CUDA) return !k->threads && !k->per_block && !k->shared && !k->most_blocks && !k->waits && !k->pad;
-    if (k->waits > 1 || k->pad) return 0;
-    return k->threads && k->threads % YM_WARP == 0 && k->threads <= YM_MAX_THREADS && k->per_block && k->shared <= YM_MAX_SHARED;
+    if (t->target->kind != YM_CUDA)
+        return !k->threads && !k->per_block && !k->shared && !k->most_blocks && !k->least_blocks && !k->waits;
+    return k->waits <= 1 && k->threads && k->threads % YM_WARP == 0 && k->threads <= YM_MAX_THREADS && k->per_block && k->shared <= YM_MAX_SHARED;
 }
 
 static yolort_status check_param(const struct rt_tables *t, uint32_t row, uint32_t kernel, uint32_t i, const struct rt_error *e)

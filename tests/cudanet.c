@@ -90,8 +90,9 @@ static void *memory_of(struct yir_arena *a, const struct cudanet *m, const struc
 /* As the runtime counts them, on a small GPU. */
 static unsigned count_blocks(const struct cg_launch *l, long long total)
 {
-    enum { MULTIPROCESSORS = 16 };
+    enum { MULTIPROCESSORS = 1 };
     long long n = (total + l->per_block - 1) / l->per_block, most = (long long)l->most_blocks * MULTIPROCESSORS;
+    if (most && most < l->least_blocks) most = l->least_blocks;
     return (unsigned)(most && n > most ? most : n);
 }
 

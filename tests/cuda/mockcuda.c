@@ -23,7 +23,7 @@ static struct {
     const char *at;
 } failure;
 static atomic_long works; /* of libraries */
-static atomic_long live, launches, played, changed, programmatic;
+static atomic_long live, launches, blocks, played, changed, programmatic;
 enum { GRANULE = 1 << 16 };
 #define TOTAL ((size_t)1 << 30)
 static _Atomic uint64_t reserved; /* addresses of the first device, TOTAL of them, as given out last */
@@ -99,6 +99,7 @@ API void mockcuda_fail(const char *name, int nth, int code);
 API const char *mockcuda_failed(void); /* the function that did; NULL: none yet */
 API long mockcuda_live(void);     /* things that were made and not given back: memory, contexts, modules, events, pushes */
 API long mockcuda_launches(void);
+API long mockcuda_blocks(void);                /* of all launches */
 API void mockcuda_device_memory(const void *address, int ordinal); /* is told to lie on that device */
 API void mockcuda_capture(const void *stream); /* is being captured; NULL: none */
 API long mockcuda_played(void);                /* launches of graphs */
@@ -130,6 +131,11 @@ long mockcuda_live(void)
 long mockcuda_launches(void)
 {
     return launches;
+}
+
+long mockcuda_blocks(void)
+{
+    return blocks;
 }
 
 void mockcuda_device_memory(const void *address, int ordinal)
@@ -589,6 +595,7 @@ int cuPointerGetAttributes(unsigned n, const int *attribute, void **value, uint6
 static int launch(const struct kernel *k)
 {
     launches++;
+    blocks += k->grid[0];
     if (k->grid[1] != 1 || k->grid[2] != 1 || k->block[1] != 1 || k->block[2] != 1 || k->shared > 227 << 10 || k->extra) return INVALID_VALUE;
     if (k->function->run) k->function->run(k->grid[0], k->block[0], k->parameter);
     return 0;

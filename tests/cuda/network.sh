@@ -23,12 +23,24 @@ if ! compile tests/tiny.yaml cuda:sm_90a "$work/tiny.yoloc" 2>"$work/log"; then
     grep -q 'no NVRTC found' "$work/log" && exit 77
     exit 1
 fi
+beside_cpu() { # CPU CUDA DEVICE TIMES: its kernels run on the host
+    "$yoloc" inspect --code "$2" >"$work/k.cu"
+    bash "$here/host.sh" "$work/k.cu" "$work/k.so" service
+    YOLOC_LIBCUDA=$mock MOCKCUDA_DEVICES=$3 MOCKCUDA_KERNELS=$work/k.so "$program" "$1" "$2" "$4"
+}
+half() { # TARGET DEVICE: beside fp32
+    compile models/yolov8n.yaml "cuda:sm_$1" "$work/half.yoloc" --imgsz 96,128 --batch 2 --precision fp16
+    beside_cpu "$work/cpu.yoloc" "$work/half.yoloc" "$2" 1
+}
+
 if [ "${5-}" = long ]; then
     for target in 75 80 86 87 89 90a 100 120; do
         for model in yolov8{n,s,m,l,x} yolov5{n,s,m} yolov10n yolo11n yolo12n yolo26n; do
             compile "models/$model.yaml" "cuda:sm_$target" "$work/m.yoloc" --strip || fail "$model for sm_$target"
         done
     done
+    compile models/yolov8n.yaml cpu:native "$work/cpu.yoloc" --imgsz 96,128 --batch 2 --no-fast
+    half 90a 90 # by wgmma, on few multiprocessors
     exit 0
 fi
 
@@ -87,14 +99,8 @@ if ! compile models/yolov8n.yaml cpu:native "$work/cpu.yoloc" --imgsz 96,128 --b
 fi
 "$yoloc" inspect --code "$work/cuda.yoloc" >"$work/k.cu"
 grep -v '^/\* ' "$work/k.cu" | grep -q 'model\.' && fail "a kernel's text names a layer"
-bash "$here/host.sh" "$work/k.cu" "$work/k.so" service
-YOLOC_LIBCUDA=$mock MOCKCUDA_KERNELS=$work/k.so "$program" "$work/cpu.yoloc" "$work/cuda.yoloc" 2
-
-# In half precision by mma.sync, beside fp32.
-compile models/yolov8n.yaml cuda:sm_80 "$work/half.yoloc" --imgsz 96,128 --batch 2 --precision fp16
-"$yoloc" inspect --code "$work/half.yoloc" >"$work/h.cu"
-bash "$here/host.sh" "$work/h.cu" "$work/h.so" service
-YOLOC_LIBCUDA=$mock MOCKCUDA_DEVICES=80 MOCKCUDA_KERNELS=$work/h.so "$program" "$work/cpu.yoloc" "$work/half.yoloc" 1
+beside_cpu "$work/cpu.yoloc" "$work/cuda.yoloc" 90 2
+half 80 80 # by mma.sync
 
 # Tuned with cuDNN, which the mock's clock finds faster: the same results with it and, by the kernel kept beside it, without.
 printf 'model.2* fp32\n' >"$work/layers"

@@ -356,7 +356,7 @@ static const struct field fields[] = {
     FIELD(YM_KERNEL, ym_kernel, first_param), FIELD(YM_KERNEL, ym_kernel, nparam), FIELD(YM_KERNEL, ym_kernel, units),
     FIELD(YM_KERNEL, ym_kernel, scratch), FIELD(YM_KERNEL, ym_kernel, threads), FIELD(YM_KERNEL, ym_kernel, per_block),
     FIELD(YM_KERNEL, ym_kernel, shared), FIELD(YM_KERNEL, ym_kernel, most_blocks),
-    FIELD(YM_KERNEL, ym_kernel, waits), FIELD(YM_KERNEL, ym_kernel, pad),
+    FIELD(YM_KERNEL, ym_kernel, waits), FIELD(YM_KERNEL, ym_kernel, least_blocks),
     FIELD(YM_KERNEL, ym_kernel, first_map), FIELD(YM_KERNEL, ym_kernel, nmap),
     FIELD(YM_PARAM, ym_param, first), FIELD(YM_PARAM, ym_param, each), FIELD(YM_PARAM, ym_param, dtype),
     FIELD(YM_PARAM, ym_param, written), ELEMENT(YM_PARAM, ym_param, pad, 5),

@@ -19,6 +19,7 @@ struct mock {
     void (*cap)(size_t bytes);
     void (*virtual_memory)(int on);
     void (*capture)(const void *stream);
+    long (*blocks)(void);
     long (*played)(void);
     long (*changed)(void);
     long (*programmatic)(void);
@@ -41,6 +42,7 @@ static struct mock mock(void)
     take(lib, "mockcuda_fail", &m.fail);
     take(lib, "mockcuda_live", &m.live);
     take(lib, "mockcuda_launches", &m.launches);
+    take(lib, "mockcuda_blocks", &m.blocks);
     take(lib, "mockcuda_device_memory", &m.device_memory);
     take(lib, "mockcuda_failed", &m.failed);
     take(lib, "mockcuda_cap", &m.cap);
@@ -588,14 +590,14 @@ Test(rt_cuda, bad_launches)
 {
     struct mock k = mock();
     static const struct {
-        uint32_t threads, per_block, shared, waits, pad;
+        uint32_t threads, per_block, shared, waits;
         uint8_t align;
         yolort_status status;
-    } row[] = {{128, 128, 0, 0, 0, 0, YOLORT_OK},          {1024, 1, 227 << 10, 1, 0, 4, YOLORT_OK},
-               {0, 128, 0, 0, 0, 0, YOLORT_FORMAT},        {100, 128, 0, 0, 0, 0, YOLORT_FORMAT},
-               {1056, 128, 0, 0, 0, 0, YOLORT_FORMAT},     {128, 0, 0, 0, 0, 0, YOLORT_FORMAT},
-               {128, 1, 1 + (227 << 10), 0, 0, 0, YOLORT_FORMAT}, {128, 1, 0, 0, 0, 5, YOLORT_FORMAT},
-               {128, 1, 0, 2, 0, 0, YOLORT_FORMAT},        {128, 1, 0, 0, 1, 0, YOLORT_FORMAT}};
+    } row[] = {{128, 128, 0, 0, 0, YOLORT_OK},         {1024, 1, 227 << 10, 1, 4, YOLORT_OK},
+               {0, 128, 0, 0, 0, YOLORT_FORMAT},       {100, 128, 0, 0, 0, YOLORT_FORMAT},
+               {1056, 128, 0, 0, 0, YOLORT_FORMAT},    {128, 0, 0, 0, 0, YOLORT_FORMAT},
+               {128, 1, 1 + (227 << 10), 0, 0, YOLORT_FORMAT}, {128, 1, 0, 0, 5, YOLORT_FORMAT},
+               {128, 1, 0, 2, 0, YOLORT_FORMAT}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct net n;
         describe(&n, "sm_90a");
@@ -604,12 +606,43 @@ Test(rt_cuda, bad_launches)
         n.b.kernel[2].per_block = row[i].per_block;
         n.b.kernel[2].shared = row[i].shared;
         n.b.kernel[2].waits = row[i].waits;
-        n.b.kernel[2].pad = row[i].pad;
         n.b.param[4].align = row[i].align;
         n.bytes = modbuild_finish(&n.b, &n.size);
         cr_expect_eq(load(&n), row[i].status, "row %zu: %s", i, n.why);
         yolort_module_free(n.m);
         free(n.bytes);
+    }
+    cr_expect_eq(k.live(), 0);
+}
+
+/* Blocks of kernel 2, of MB_ELEMENTS units an image, on the mock's 7 multiprocessors. */
+Test(rt_cuda, blocks_of_a_launch)
+{
+    struct mock k = mock();
+    static const struct {
+        uint32_t per_block, most, least;
+        int images;
+        long blocks;
+    } row[] = {{1, 0, 0, 1, MB_ELEMENTS},     {1, 0, 0, 2, 2 * MB_ELEMENTS}, {5, 0, 0, 1, 39},  {1, 1, 0, 2, 7},
+               {1, 2, 7, 2, 14},              {1, 1, 20, 2, 20},             {128, 1, 20, 1, 2}, {1, 1, UINT32_MAX, 1, MB_ELEMENTS},
+               {1, UINT32_MAX, 9, 1, MB_ELEMENTS}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct net n;
+        describe(&n, "sm_90a");
+        free(n.bytes);
+        n.b.kernel[0].per_block = n.b.kernel[1].per_block = 1 << 20; /* one block each */
+        n.b.kernel[2].per_block = row[i].per_block;
+        n.b.kernel[2].most_blocks = row[i].most;
+        n.b.kernel[2].least_blocks = row[i].least;
+        n.bytes = modbuild_finish(&n.b, &n.size);
+        cr_assert_eq(load(&n), YOLORT_OK, "%s", n.why);
+        cr_assert_eq(yolort_context_new(&n.c, n.m, NULL), YOLORT_OK);
+        bind(&n);
+        long before = k.blocks();
+        cr_expect_eq(yolort_run(n.c, row[i].images, NULL), YOLORT_OK, "%s", yolort_error(n.c));
+        cr_expect_eq(yolort_wait(n.c), YOLORT_OK);
+        cr_expect_eq(k.blocks() - before - 2, row[i].blocks, "row %zu: %ld", i, k.blocks() - before - 2);
+        closed(&n);
     }
     cr_expect_eq(k.live(), 0);
 }

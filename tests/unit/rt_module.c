@@ -336,7 +336,7 @@ static const struct fault faults[] = {
     {FIELD(kernel[3].shared), 1, FORMAT, "KERNEL 3: blocks of 0 threads, 0 units, 1 bytes"},
     {FIELD(kernel[3].most_blocks), 1, FORMAT, "KERNEL 3: blocks of 0 threads, 0 units, 0 bytes"},
     {FIELD(kernel[3].waits), 1, FORMAT, "KERNEL 3: blocks of 0 threads, 0 units, 0 bytes"},
-    {FIELD(kernel[3].pad), 1, FORMAT, "KERNEL 3: blocks of 0 threads, 0 units, 0 bytes"},
+    {FIELD(kernel[3].least_blocks), 1, FORMAT, "KERNEL 3: blocks of 0 threads, 0 units, 0 bytes"},
     {FIELD(kernel[1].first_param), 1, FORMAT, "KERNEL 1: parameters 1 + 2 of 8"},
     {FIELD(kernel[0].nparam), 9, FORMAT, "KERNEL 0: parameters 0 + 9 of 8"},
     {FIELD(kernel[0].nparam), 65, FORMAT, "KERNEL 0: parameters 0 + 65 of 8"},
