@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "pixels.h"
+#include "stopwatch.h"
 
 enum { MOST = 16, CAPACITY = 300 };
 
@@ -221,19 +221,6 @@ static int compare_all(struct answers *s, struct room *r)
 }
 
 /* --- time --------------------------------------------------------------------------------------------------- */
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
 
 /* ms: of the call, and of the masks of what it found. */
 static int predict_timed(struct answers *s, struct room *r, uint8_t *mask, double ms[2])

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/yolort.h"
+#include "stopwatch.h"
 
 enum { MAX_IO = 128, SHOWN = 12 };
 
@@ -143,13 +143,6 @@ static int alone(struct net *gpu, int batch)
     return bad;
 }
 
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static int by_time(const void *a, const void *b)
 {
     const yolort_step *x = a, *y = b;
@@ -173,12 +166,6 @@ static int show_steps(struct net *n)
     yolort_profile(n->c, 0);
     free(step);
     return bad;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
 }
 
 static int measure(struct net *n, int batch, int runs)

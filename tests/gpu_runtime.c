@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/dlpack.h"
 #include "runtime/yolort.h"
+#include "stopwatch.h"
 
 enum { MAX_IO = 128, THREADS = 4, RUNS = 200, CYCLES = 200, SHOWN = 8 };
 
@@ -44,13 +44,6 @@ static int fail(const char *what, const char *why)
 {
     fprintf(stderr, "gpu_runtime: %s: %s\n", what, why);
     return 1;
-}
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 static size_t whole(const yolort_module *m, size_t io)
@@ -264,12 +257,6 @@ static int dlpack(struct net *n)
     return bad;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Only what detection needs is bound: the picture, and `decoded` where there is one. */
 static int on_device(struct net *n, const struct driver *d, uint64_t *at)
 {
@@ -293,7 +280,7 @@ static int time_kind(struct net *n, int batch, const char *name)
     static double ms[RUNS];
     double caller = 0;
     if (yolort_time(n->c, batch, NULL, RUNS, ms) || yolort_time(n->c, batch, NULL, RUNS, ms)) return fail("time", yolort_error(n->c));
-    qsort(ms, RUNS, sizeof *ms, by_size);
+    qsort(ms, RUNS, sizeof *ms, by_value);
     for (int i = 0; i < RUNS; i++) {
         double start = now_ms();
         if (yolort_run(n->c, batch, NULL)) return fail("run", yolort_error(n->c));

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "pixels.h"
+#include "stopwatch.h"
 
 enum { MOST = 64, CAPACITY = 3000, KINDS = PIXELS_KINDS };
 
@@ -199,19 +199,6 @@ static int compare_all(struct served *s)
 }
 
 /* --- time --------------------------------------------------------------------------------------------------- */
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
 
 static int measure_one(struct served *s, const yolort_picture *p, int n, int runs, const char *what)
 {

@@ -368,20 +368,14 @@ static inline unsigned ptx_pack_bf16(float low, float high)
     return v[0] | v[1] << 16;
 }
 
-/* Two floats to halves; the even one of two that are as near. */
 static inline unsigned ptx_pair_f16(float low, float high)
 {
-    const _Float16 h[2] = {(_Float16)low, (_Float16)high};
-    unsigned v;
-    std::memcpy(&v, h, sizeof v);
-    return v;
+    return ptx_pack_f16(low, high);
 }
 
 static inline unsigned ptx_pair_bf16(float low, float high)
 {
-    unsigned half[2] = {__float_as_uint(low), __float_as_uint(high)};
-    for (unsigned &v : half) v = (v & 0x7fffffffu) > 0x7f800000u ? v >> 16 | 0x40 : (v + 0x7fff + (v >> 16 & 1)) >> 16;
-    return half[0] | half[1] << 16;
+    return ptx_pack_bf16(low, high);
 }
 
 /* To nearest, ties away from zero. */

@@ -12,16 +12,12 @@
 #include <sys/mman.h>
 
 #include "hostmap.h"
+#include "mockfail.h"
 
 #define API __attribute__((visibility("default")))
 
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
 
-static struct {
-    char name[64];
-    int nth, code;
-    const char *at;
-} failure;
 static atomic_long works; /* of libraries */
 static atomic_long live, launches, blocks, played, changed, programmatic;
 enum { GRANULE = 1 << 16 };
@@ -94,7 +90,6 @@ struct edge { /* CUgraphEdgeData */
     unsigned char from_port, to_port, type, reserved[5];
 };
 
-/* The nth call from now on of a function gives code; "*": of all that give nothing back. nth 0: none. */
 API void mockcuda_fail(const char *name, int nth, int code);
 API const char *mockcuda_failed(void); /* the function that did; NULL: none yet */
 API long mockcuda_live(void);     /* things that were made and not given back: memory, contexts, modules, events, pushes */
@@ -112,10 +107,7 @@ API void mockcuda_work(void *stream, void (*run)(const void *argument), const vo
 
 void mockcuda_fail(const char *name, int nth, int code)
 {
-    snprintf(failure.name, sizeof failure.name, "%s", name);
-    failure.nth = nth;
-    failure.code = code;
-    failure.at = NULL;
+    set_failure(name, nth, code);
 }
 
 const char *mockcuda_failed(void)
@@ -174,7 +166,6 @@ long mockcuda_programmatic(void)
     return programmatic;
 }
 
-/* Ways out: what was made is not given back where these fail, so "*" leaves them alone. */
 static int gives_back(const char *name)
 {
     static const char *const word[] = {"Free", "Release", "Destroy", "Unload", "Unmap", "PopCurrent"};
@@ -182,20 +173,6 @@ static int gives_back(const char *name)
         if (strstr(name, word[i])) return 1;
     return 0;
 }
-
-static int fails(const char *name)
-{
-    int meant = !strcmp(failure.name, "*") ? !gives_back(name) : !strcmp(failure.name, name);
-    if (failure.nth <= 0 || !meant || --failure.nth) return 0;
-    failure.at = name;
-    return failure.code;
-}
-
-#define ENTER(name)                                                                                          \
-    do {                                                                                                     \
-        int code_ = fails(name);                                                                             \
-        if (code_) return code_;                                                                             \
-    } while (0)
 
 static int make(void **out)
 {

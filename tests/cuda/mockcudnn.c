@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mockfail.h"
+
 #define API __attribute__((visibility("default")))
 
 enum { BAD = 2000, NOT_FINALIZED = 2004, NOT_SUPPORTED = 3000, HOST_MEMORY = 4003 };
@@ -31,11 +33,6 @@ struct descriptor {
     struct attribute attribute[MOST_ATTRIBUTES];
 };
 
-static struct {
-    char name[64];
-    int nth, code;
-    const char *at;
-} failure;
 static atomic_long live, runs;
 
 /* As those of mockcuda.c. */
@@ -58,10 +55,7 @@ API int cudnnBackendExecute(void *handle, void *plan, void *pack);
 
 void mockcudnn_fail(const char *name, int nth, int code)
 {
-    snprintf(failure.name, sizeof failure.name, "%s", name);
-    failure.nth = nth;
-    failure.code = code;
-    failure.at = NULL;
+    set_failure(name, nth, code);
 }
 
 const char *mockcudnn_failed(void)
@@ -79,19 +73,10 @@ long mockcudnn_runs(void)
     return runs;
 }
 
-static int fails(const char *name)
+static int gives_back(const char *name)
 {
-    int meant = !strcmp(failure.name, "*") ? !strstr(name, "Destroy") : !strcmp(failure.name, name);
-    if (failure.nth <= 0 || !meant || --failure.nth) return 0;
-    failure.at = name;
-    return failure.code;
+    return strstr(name, "Destroy") != NULL;
 }
-
-#define ENTER(name)                                                                                          \
-    do {                                                                                                     \
-        int code_ = fails(name);                                                                             \
-        if (code_) return code_;                                                                             \
-    } while (0)
 
 size_t cudnnGetVersion(void)
 {

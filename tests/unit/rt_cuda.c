@@ -1,12 +1,12 @@
 /* CUDA modules beside the mock driver (tests/cuda/mockcuda.c): loading, running, what fails and what is then left behind. */
 #include <criterion/criterion.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mocklib.h"
 #include "modbuild.h"
 #include "runtime/object.h"
 
@@ -25,34 +25,24 @@ struct mock {
     long (*programmatic)(void);
 };
 
-static void take(void *lib, const char *name, void *fn)
-{
-    void *p = dlsym(lib, name);
-    cr_assert(p, "%s", name);
-    memcpy(fn, &p, sizeof p);
-}
-
-/* The same library that the runtime loads. */
 static struct mock mock(void)
 {
     struct mock m;
-    setenv("YOLOC_LIBCUDA", MOCKCUDA, 1);
-    void *lib = dlopen(MOCKCUDA, RTLD_NOW);
-    cr_assert(lib, "%s", dlerror());
-    take(lib, "mockcuda_fail", &m.fail);
-    take(lib, "mockcuda_live", &m.live);
-    take(lib, "mockcuda_launches", &m.launches);
-    take(lib, "mockcuda_blocks", &m.blocks);
-    take(lib, "mockcuda_device_memory", &m.device_memory);
-    take(lib, "mockcuda_failed", &m.failed);
-    take(lib, "mockcuda_cap", &m.cap);
-    take(lib, "mockcuda_virtual", &m.virtual_memory);
+    void *lib = mock_library("YOLOC_LIBCUDA", MOCKCUDA);
+    mock_take(lib, "mockcuda_fail", &m.fail);
+    mock_take(lib, "mockcuda_live", &m.live);
+    mock_take(lib, "mockcuda_launches", &m.launches);
+    mock_take(lib, "mockcuda_blocks", &m.blocks);
+    mock_take(lib, "mockcuda_device_memory", &m.device_memory);
+    mock_take(lib, "mockcuda_failed", &m.failed);
+    mock_take(lib, "mockcuda_cap", &m.cap);
+    mock_take(lib, "mockcuda_virtual", &m.virtual_memory);
     m.cap((size_t)1 << 30);
     m.virtual_memory(1);
-    take(lib, "mockcuda_capture", &m.capture);
-    take(lib, "mockcuda_played", &m.played);
-    take(lib, "mockcuda_changed", &m.changed);
-    take(lib, "mockcuda_programmatic", &m.programmatic);
+    mock_take(lib, "mockcuda_capture", &m.capture);
+    mock_take(lib, "mockcuda_played", &m.played);
+    mock_take(lib, "mockcuda_changed", &m.changed);
+    mock_take(lib, "mockcuda_programmatic", &m.programmatic);
     m.capture(NULL);
     unsetenv("MOCKCUDA_DEVICES"); /* a serial runner has one process for all tests */
     m.fail("", 0, 0);

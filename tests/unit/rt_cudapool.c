@@ -1,10 +1,10 @@
 /* Memory of a GPU beside the mock driver: blocks at random, played beside a plain list of them. */
 #include <criterion/criterion.h>
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mocklib.h"
 #include "runtime/cuda_device.h"
 
 enum { MOST = 64, ROUNDS = 4000 };
@@ -20,21 +20,12 @@ struct pool {
     } block[MOST];
 };
 
-static void take(void *lib, const char *name, void *fn)
-{
-    void *p = dlsym(lib, name);
-    cr_assert(p, "%s", name);
-    memcpy(fn, &p, sizeof p);
-}
-
 static void open_pool(struct pool *p)
 {
     memset(p, 0, sizeof *p);
-    setenv("YOLOC_LIBCUDA", MOCKCUDA, 1);
-    void *lib = dlopen(MOCKCUDA, RTLD_NOW);
-    cr_assert(lib, "%s", dlerror());
-    take(lib, "mockcuda_live", &p->live);
-    take(lib, "mockcuda_cap", &p->cap);
+    void *lib = mock_library("YOLOC_LIBCUDA", MOCKCUDA);
+    mock_take(lib, "mockcuda_live", &p->live);
+    mock_take(lib, "mockcuda_cap", &p->cap);
     p->cap((size_t)1 << 30);
     cr_assert_eq(rt_cuda_load(&p->api, NULL), YOLORT_OK);
     cr_assert_eq(rt_cuda_device_get(&p->d, &p->api, 0, NULL), YOLORT_OK);

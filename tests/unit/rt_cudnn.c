@@ -2,12 +2,12 @@
  * there, so that what is computed is cuDNN's. */
 #include <criterion/criterion.h>
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mocklib.h"
 #include "modbuild.h"
 #include "runtime/object.h"
 #include "runtime/order.h"
@@ -26,37 +26,22 @@ struct mock {
     long (*runs)(void);
 };
 
-static void take(void *lib, const char *name, void *fn)
-{
-    void *p = dlsym(lib, name);
-    cr_assert(p, "%s", name);
-    memcpy(fn, &p, sizeof p);
-}
-
-static void *library(const char *variable, const char *path)
-{
-    setenv(variable, path, 1);
-    void *lib = dlopen(path, RTLD_NOW);
-    cr_assert(lib, "%s", dlerror());
-    return lib;
-}
-
 static struct mock mock(void)
 {
     struct mock m;
-    void *lib = library("YOLOC_LIBCUDA", MOCKCUDA);
-    take(lib, "mockcuda_fail", &m.fail);
-    take(lib, "mockcuda_failed", &m.failed);
-    take(lib, "mockcuda_live", &m.live);
-    take(lib, "mockcuda_launches", &m.launches);
-    take(lib, "mockcuda_programmatic", &m.programmatic);
-    take(lib, "mockcuda_device_memory", &m.device_memory);
-    take(lib, "mockcuda_capture", &m.capture);
-    lib = library("YOLOC_LIBCUDNN", MOCKCUDNN);
-    take(lib, "mockcudnn_fail", &m.dnn_fail);
-    take(lib, "mockcudnn_failed", &m.dnn_failed);
-    take(lib, "mockcudnn_live", &m.dnn_live);
-    take(lib, "mockcudnn_runs", &m.runs);
+    void *lib = mock_library("YOLOC_LIBCUDA", MOCKCUDA);
+    mock_take(lib, "mockcuda_fail", &m.fail);
+    mock_take(lib, "mockcuda_failed", &m.failed);
+    mock_take(lib, "mockcuda_live", &m.live);
+    mock_take(lib, "mockcuda_launches", &m.launches);
+    mock_take(lib, "mockcuda_programmatic", &m.programmatic);
+    mock_take(lib, "mockcuda_device_memory", &m.device_memory);
+    mock_take(lib, "mockcuda_capture", &m.capture);
+    lib = mock_library("YOLOC_LIBCUDNN", MOCKCUDNN);
+    mock_take(lib, "mockcudnn_fail", &m.dnn_fail);
+    mock_take(lib, "mockcudnn_failed", &m.dnn_failed);
+    mock_take(lib, "mockcudnn_live", &m.dnn_live);
+    mock_take(lib, "mockcudnn_runs", &m.runs);
     m.fail("", 0, 0);
     m.dnn_fail("", 0, 0);
     m.capture(NULL);
