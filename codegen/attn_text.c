@@ -80,7 +80,7 @@ static const char turned_text[] =
     "                 : \"=r\"(v[0]), \"=r\"(v[1]), \"=r\"(v[2]), \"=r\"(v[3]) : \"r\"(from) : \"memory\");\n"
     "}\n";
 
-static const char power_text[] =
+const char attn_power_text[] =
     "static __device__ __forceinline__ float ptx_power(float x)\n"
     "{\n"
     "    float y;\n"
@@ -97,7 +97,7 @@ void attn_put_head(struct yir_str *out, const struct attn *t)
         yir_str_fmt(out, "%s", turned_text);
         mma_put_pair(out, t->dtype, t->sm);
     }
-    yir_str_fmt(out, "%s", power_text);
+    yir_str_fmt(out, "%s", attn_power_text);
     for (int i = 0; i < 3 && has_async(t); i++)
         if (t->q.align == aligns[i] || t->k.align == aligns[i] || t->v.align == aligns[i]) mma_put_copy(out, aligns[i]);
     if (has_async(t)) mma_put_order(out);

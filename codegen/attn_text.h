@@ -32,6 +32,8 @@ int64_t attn_tiles(const struct attn *t);  /* that a block goes through */
 /* Channels with what fills up a product's depth. */
 int64_t attn_whole(const struct attn *t, int64_t channels);
 
+extern const char attn_power_text[]; /* ptx_power, powers of two */
+
 void attn_put_head(struct yir_str *out, const struct attn *t);
 /* The body, around two pieces of text: what waits for the memory that is read, and what finishes 8 channels from g3 on (given are
  * g0 the image, g1 row and g2 column, all int, and the values g4[8]). */

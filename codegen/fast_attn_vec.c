@@ -1,6 +1,7 @@
 /* Attention as a whole without tensor cores: a query a thread, keys and values passing by in shared memory as floats. A query's largest
  * score so far, the sum of its weights and its weighted sums of values are corrected as larger scores come; the warps of a block take
  * different keys, and what they have is joined at the end. */
+#include "attn_text.h"
 #include "fast_vec.h"
 #include "kb_cuda.h"
 
@@ -111,14 +112,6 @@ size_t list_attn_vec(const struct yir_func *f, uint32_t first, uint32_t last, co
 }
 
 /* --- text --------------------------------------------------------------------------------------------------- */
-
-static const char head_text[] =
-    "static __device__ __forceinline__ float ptx_power(float x)\n"
-    "{\n"
-    "    float y;\n"
-    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n"
-    "    return y;\n"
-    "}\n";
 
 static void put_names(struct yir_str *out, const struct vec *s)
 {
@@ -247,7 +240,7 @@ static void record_epilogue(struct kb *b, const struct cg_kernel *k, const struc
 void emit_fast_attn_vec(struct kb *b, struct cg_kernel *k)
 {
     struct vec s;
-    struct yir_str body = {.arena = b->arena}, wait = {.arena = b->arena}, end = {.arena = b->arena};
+    struct yir_str body = {.arena = b->arena}, end = {.arena = b->arena};
     take(b->f, k->first, k->last, b->target, &s);
     s.split = k->config.knob[KNOB_SPLIT];
     s.each = k->config.knob[KNOB_KEYS];
@@ -256,8 +249,7 @@ void emit_fast_attn_vec(struct kb *b, struct cg_kernel *k)
     put_source(&body, b, &s, &s.k);
     put_source(&body, b, &s, &s.v);
     record_epilogue(b, k, &s);
-    kb_cuda_wait(&wait, b->target, 1);
-    yir_str_fmt(&body, "%s", wait.text ? wait.text : "");
+    kb_cuda_wait(&body, b->target, 1);
     yir_str_fmt(&body, state_text, (double)(float)(s.scale * 1.4426950408889634));
     yir_str_fmt(&body, "%s", loop_text);
     const char *result = s.lanes > 1 ? "g4" : "one"; /* a vector, or a vector of one, which programs take as a number */
@@ -267,6 +259,6 @@ void emit_fast_attn_vec(struct kb *b, struct cg_kernel *k)
     yir_str_fmt(&body, "%s    }\n", end.text);
     b->units = units(&s);
     k->cuda = body.text;
-    k->cuda_head = head_text;
+    k->cuda_head = attn_power_text;
     k->launch = (struct cg_launch){.threads = (int32_t)(ROWS * s.split), .per_block = 1, .shared = (int32_t)shared(&s), .resident = 1};
 }

@@ -51,13 +51,24 @@ static void row_index(struct kb *b, uint32_t op, int number, kv *ix)
     ix[0] = u;
 }
 
-static const char body_text[] =
+static const char row_text[] =
     "    const int lane = threadIdx.x & 31;\n"
     "    const long long row = (long long)blockIdx.x * %d + (threadIdx.x >> 5);\n"
-    "    if (row >= total) return;\n"
-    "%s"
-    "    const int g0 = (int)row, g2 = g0;\n"
-    "    const auto element = [&](int g1) {\n%s    };\n"
+    "    if (row >= total) return;\n";
+
+/* A row a warp: element(g1) of row g0, which is g2 as well. value: the element, what computes it being the nodes before end. */
+static void put_row(struct yir_str *out, const struct kb *b, uint32_t end, kv value)
+{
+    yir_str_fmt(out, row_text, WARPS);
+    kb_cuda_wait(out, b->target, 1);
+    yir_str_fmt(out, "    const int g0 = (int)row, g2 = g0;\n    const auto element = [&](int g1) {\n");
+    kb_cuda_part(out, b, 1, end, 2);
+    yir_str_fmt(out, "        return ");
+    kb_cuda_value(out, b, value);
+    yir_str_fmt(out, ";\n    };\n");
+}
+
+static const char lse_text[] =
     "    float top = -3.4028234663852886e38f, sum = 0.0f;\n"
     "    for (int i = lane; i < %lld; i += 32) {\n"
     "        const float v = element(i);\n"
@@ -74,22 +85,18 @@ static const char body_text[] =
 
 void emit_fast_warp_lse(struct kb *b, struct cg_kernel *k)
 {
-    struct yir_str body = {.arena = b->arena}, element = {.arena = b->arena}, wait = {.arena = b->arena}, finish = {.arena = b->arena};
+    struct yir_str body = {.arena = b->arena}, finish = {.arena = b->arena};
     kv ix[YIR_MAX_RANK];
     row_index(b, k->last, 0, ix);
     ix[axis_of(b->f, k->last)] = kb_given_index(b, 1, 1);
     kv v = kb_ref_at(b, yir_src(b->f, k->last, 0), ix);
     uint32_t end = b->nnode;
-    kb_cuda_part(&element, b, 1, end, 2);
-    yir_str_fmt(&element, "        return ");
-    kb_cuda_value(&element, b, v);
-    yir_str_fmt(&element, ";\n");
     row_index(b, k->last, 2, ix);
     kb_store_op(b, k->last, ix, kb_given(b, KB_F, 1, 3));
     kb_cuda_part(&finish, b, end, b->nnode, 2);
-    kb_cuda_wait(&wait, b->target, 1);
     int64_t n = length_of(b->f, k->last);
-    yir_str_fmt(&body, body_text, WARPS, wait.text ? wait.text : "", element.text, (long long)n, (long long)n, finish.text);
+    put_row(&body, b, end, v);
+    yir_str_fmt(&body, lse_text, (long long)n, (long long)n, finish.text);
     b->units = rows_of(b->f, k->last);
     k->cuda = body.text;
     k->launch = (struct cg_launch){.threads = WARPS * WARP, .per_block = WARPS};
@@ -133,13 +140,7 @@ static void pixel_index(struct kb *b, uint32_t op, int number, kv channel, kv *i
     ix[1] = channel;
 }
 
-static const char pixel_text[] =
-    "    const int lane = threadIdx.x & 31;\n"
-    "    const long long row = (long long)blockIdx.x * %d + (threadIdx.x >> 5);\n"
-    "    if (row >= total) return;\n"
-    "%s"
-    "    const int g0 = (int)row, g2 = g0;\n"
-    "    const auto element = [&](int g1) {\n%s    };\n"
+static const char all_text[] =
     "    const auto all = [](float v) {\n"
     "        for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);\n"
     "        return v;\n"
@@ -186,23 +187,19 @@ static void put_sums(struct yir_str *out, const struct yir_func *f, uint32_t op)
 
 void emit_fast_warp_sums(struct kb *b, struct cg_kernel *k)
 {
-    struct yir_str body = {.arena = b->arena}, element = {.arena = b->arena}, wait = {.arena = b->arena}, finish = {.arena = b->arena};
+    struct yir_str body = {.arena = b->arena}, finish = {.arena = b->arena};
     yir_ref x = yir_src(b->f, k->last, 0);
     kv ix[4];
     pixel_index(b, k->last, 0, kb_given_index(b, 1, 1), ix);
     kv v = kb_ref_at(b, x, ix);
     uint32_t end = b->nnode;
-    kb_cuda_part(&element, b, 1, end, 2);
-    yir_str_fmt(&element, "        return ");
-    kb_cuda_value(&element, b, v);
-    yir_str_fmt(&element, ";\n");
     for (int i = 0; i < (b->f->op[k->last].code == YIR_moments ? 2 : 1); i++) {
         pixel_index(b, k->last, 2, kb_immi(b, i), ix);
         kb_store_op(b, k->last, ix, kb_given(b, KB_F, 1, 3 + i));
     }
     kb_cuda_part(&finish, b, end, b->nnode, 2);
-    kb_cuda_wait(&wait, b->target, 1);
-    yir_str_fmt(&body, pixel_text, WARPS, wait.text ? wait.text : "", element.text, (long long)yir_desc(b->f, x)->dim[1]);
+    put_row(&body, b, end, v);
+    yir_str_fmt(&body, all_text, (long long)yir_desc(b->f, x)->dim[1]);
     put_sums(&body, b->f, k->last);
     yir_str_fmt(&body, "    if (lane == 0) {\n%s    }\n", finish.text);
     b->units = pixels_of(b->f, k->last);
