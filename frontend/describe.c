@@ -294,13 +294,22 @@ static bool is_known_key(const struct fe_value *k)
     return false;
 }
 
+/* Whether an alias stands for v or for something in it. */
+static bool is_repeated(const struct fe_value *v)
+{
+    bool found = v->repeated;
+    for (size_t i = 0; i < v->n && !found; i++)
+        found = is_repeated(v->item[i]);
+    return found;
+}
+
 /* Pickled descriptions carry what a training tool added; only files that people write are checked. */
 static void warn_unknown_keys(struct reader *r)
 {
     const struct fe_value *root = r->desc->root;
     for (size_t i = 0; i < root->n && root->loc.line; i++) {
         const struct fe_value *k = root->key[i];
-        if (is_known_key(k)) continue;
+        if (is_known_key(k) || is_repeated(root->item[i])) continue;
         const char *name = k->kind == FE_STR ? k->s : yir_format(r->arena, "%lld", (long long)k->i);
         const char *near = strlen(name) > 3 ? yir_nearest(name, known_keys, YIR_COUNT(known_keys)) : NULL;
         if (near)

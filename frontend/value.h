@@ -18,6 +18,7 @@ enum fe_kind {
 struct fe_value {
     enum fe_kind kind;
     bool quoted;            /* FE_STR from yaml: written in quotes */
+    bool repeated;          /* from yaml: an alias stands for it elsewhere */
     struct yir_loc loc;     /* where it stands; all 0 for pickles */
     int64_t i;              /* FE_BOOL (0, 1), FE_INT */
     double f;               /* FE_FLOAT; FE_INT and FE_BOOL too */

@@ -565,6 +565,9 @@ static void make_cut(struct badfile *f, struct ptwrite *w, size_t i)
 /* --- model descriptions ----------------------------------------------------------------------------------------- */
 
 #define MODEL(extra, row) "nc: 2\n" extra "backbone:\n  - [-1, 1, Conv, [16, 3, 2]]\n" row "head:\n  - [[0], 1, Detect, [nc]]\n"
+#define TEN(x) "[" x "," x "," x "," x "," x "," x "," x "," x "," x "," x "]\n"
+#define BOMB \
+    "a: &a " TEN("x") "b: &b " TEN("*a") "c: &c " TEN("*b") "d: &d " TEN("*c") "e: &e " TEN("*d") "f: " TEN("*e")
 static const struct {
     const char *row, *name, *text;
     enum yir_diag_id expected;
@@ -576,8 +579,10 @@ static const struct {
     {"E4", "dotted code as a module", MODEL("", "  - [-1, 1, nn.os.system, [16]]\n"), E_MODULE},
     {"E4", "code as repeats", MODEL("", "  - [-1, \"exit()\", Conv, [16]]\n"), E_ROW},
     {"E1", "object of Python", MODEL("x: !!python/object/apply:os.system ['x']\n", ""), E_YAML_FEATURE},
-    {"E1", "alias bomb", "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", E_YAML_FEATURE},
-    {"E1", "merge key", MODEL("<<: {a: 1}\n", ""), E_YAML_FEATURE},
+    {"E1", "alias bomb", BOMB, E_LIMIT},
+    {"E1", "alias of itself", MODEL("x: &x [1, *x]\n", ""), E_YAML_ALIAS},
+    {"E1", "alias of nothing", MODEL("x: *y\n", ""), E_YAML_ALIAS},
+    {"E1", "merge of a text", MODEL("<<: x\n", ""), E_YAML_KEY},
 };
 
 static void make_yaml(struct badfile *f, struct ptwrite *w, size_t i)

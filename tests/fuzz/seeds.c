@@ -275,6 +275,8 @@ static void yaml(struct seeds *s)
         "head: [[[2], 1, Detect, [nc, anchors]]]\n",
         "a: ~\nb: [1e3, 0x1F, 1_000, .inf, -.NaN, 'q''q', \"\\x41\\u00e9\", true, off]\nc: {d: |\n  text\n  , e: >-\n  folded\n}\n",
         "? complex\n: value\n--- \n...\n",
+        "nc: 2\nx: &x {activation: nn.ReLU(), nc: 3}\n<<: [*x, {ch: 3}]\nbackbone:\n  - &r [-1, 1, Conv, &a [16, 3, 2]]\n  - *r\n"
+        "  - [-1, 1, DWConv, *a]\nhead:\n  - [-1, 1, Detect, [nc]]\n",
     };
     for (size_t i = 0; i < YIR_COUNT(texts); i++) add(s, texts[i], strlen(texts[i]));
 }

@@ -71,6 +71,23 @@ static const char *with_row(const char *row)
     return yir_format(a, "nc: 2\nbackbone:\n" FIRST "  - %s\n" HEAD, row);
 }
 
+/* Rows and blocks of arguments that are written once. The key that only holds them is no mistake. */
+Test(front_rows, aliases)
+{
+    static const char once[] = "nc: 2\ncommon:\n  - &act {activation: nn.ReLU()}\n  - &down [-1, 1, Conv, &wide [16, 3, 2]]\n"
+                               "<<: *act\nbackbone:\n  - *down\n  - [-1, 1, DWConv, *wide]\n  - *down\nhead:\n  - [-1, 1, Detect, [nc]]\n";
+    static const char whole[] = "nc: 2\nactivation: nn.ReLU()\nbackbone:\n  - [-1, 1, Conv, [16, 3, 2]]\n"
+                                "  - [-1, 1, DWConv, [16, 3, 2]]\n  - [-1, 1, Conv, [16, 3, 2]]\nhead:\n  - [-1, 1, Detect, [nc]]\n";
+    struct yir_str text[2] = {{.arena = a}, {.arena = a}};
+    for (int i = 0; i < 2; i++) {
+        const struct fe_model *m = build(i ? whole : once);
+        cr_assert(m, "%s", first_error() ? first_error()->rendered : "");
+        cr_expect_eq(yir_diag_count(d), 0, "%s", yir_diag_count(d) ? yir_diag_at(d, 0)->rendered : "");
+        yir_print(&text[i], m->func, 0);
+    }
+    cr_expect_str_eq(text[0].text, text[1].text);
+}
+
 Test(front_rows, rows)
 {
     static const struct bad rows[] = {
