@@ -97,61 +97,69 @@ static yolort_status add_nodes(const struct cuda_graphs *g, const struct rt_play
     return YOLORT_OK;
 }
 
+/* Edges of one type. */
 struct links {
     void **from, **to;
     struct cuda_edge *as;
-    size_t n, nprogrammatic;
+    size_t n;
 };
 
-static int waits(const struct cuda_graphs *g, const struct rt_order *o, uint32_t node)
+/* What a node waits for. */
+static uint32_t wait_first(const struct cuda_graphs *g, const struct rt_order *o, uint32_t node)
 {
-    return g->t->kernel[g->t->step[o->step[node]].kernel].waits != 0;
+    return g->mode & YOLORT_GRAPH_CHAIN ? 0 : o->first[node];
 }
 
-/* A kernel that waits by itself for the end of the one before may be started before that end. What lies further back is over then
- * as well: the one before has waited for it, in whichever way. */
-static int is_programmatic(const struct cuda_graphs *g, const struct rt_order *o, uint32_t node)
+static uint32_t wait_end(const struct cuda_graphs *g, const struct rt_order *o, uint32_t node)
 {
-    return g->api->graph_link_as && !(g->mode & YOLORT_GRAPH_FULL_EDGES) && waits(g, o, node);
+    return g->mode & YOLORT_GRAPH_CHAIN ? node > 0 : o->first[node + 1];
 }
 
-static void add_link(struct links *l, const struct cuda_graph *x, uint32_t from, uint32_t to, int programmatic)
+static uint32_t wait_at(const struct cuda_graphs *g, const struct rt_order *o, uint32_t node, uint32_t k)
 {
-    programmatic = programmatic && !x->whole[from] && !x->whole[to];
-    l->from[l->n] = x->node[from];
-    l->to[l->n] = x->node[to];
-    if (programmatic) l->as[l->n] = (struct cuda_edge){.from_port = PROGRAMMATIC, .type = PROGRAMMATIC};
-    l->nprogrammatic += (size_t)programmatic;
-    l->n++;
+    return g->mode & YOLORT_GRAPH_CHAIN ? node - 1 : o->before[k];
 }
 
-static void collect(const struct cuda_graphs *g, const struct rt_order *o, const struct cuda_graph *x, struct links *l)
+/* A kernel that waits by itself for the end of those before may be started before that end. What lies further back is over then as
+ * well: those before have waited for it, in whichever way. */
+static int is_programmatic(const struct cuda_graphs *g, const struct rt_order *o, const struct cuda_graph *x, uint32_t node)
 {
-    for (uint32_t i = 1; i < o->n; i++) {
-        uint32_t n = o->first[i + 1] - o->first[i];
-        if (g->mode & YOLORT_GRAPH_CHAIN) {
-            add_link(l, x, i - 1, i, is_programmatic(g, o, i));
-            continue;
-        }
-        for (uint32_t k = 0; k < n; k++) {
-            uint32_t from = o->before[o->first[i] + k];
-            add_link(l, x, from, i, n == 1 && is_programmatic(g, o, i));
+    if (!g->api->graph_link_as || g->mode & YOLORT_GRAPH_FULL_EDGES || x->whole[node]) return 0;
+    if (!g->t->kernel[g->t->step[o->step[node]].kernel].waits) return 0;
+    for (uint32_t k = wait_first(g, o, node); k < wait_end(g, o, node); k++)
+        if (x->whole[wait_at(g, o, node, k)]) return 0;
+    return 1;
+}
+
+static void collect(const struct cuda_graphs *g, const struct rt_order *o, const struct cuda_graph *x, int programmatic, struct links *l)
+{
+    l->n = 0;
+    for (uint32_t i = 0; i < o->n; i++) {
+        if (is_programmatic(g, o, x, i) != programmatic) continue;
+        for (uint32_t k = wait_first(g, o, i); k < wait_end(g, o, i); k++, l->n++) {
+            l->from[l->n] = x->node[wait_at(g, o, i, k)];
+            l->to[l->n] = x->node[i];
+            l->as[l->n] = (struct cuda_edge){.from_port = PROGRAMMATIC, .type = PROGRAMMATIC};
         }
     }
+}
+
+/* A call for each type: driver 580.159 (CUDA 13.0) takes the type of the first edge of a call for all of them, whatever the others'
+ * are. */
+static int link_all(const struct cuda_graphs *g, const struct rt_order *o, const struct cuda_graph *x, struct links *l)
+{
+    collect(g, o, x, 0, l);
+    int error = l->n ? g->api->graph_link(x->graph, l->from, l->to, l->n) : 0;
+    if (error) return error;
+    collect(g, o, x, 1, l);
+    return l->n ? g->api->graph_link_as(x->graph, l->from, l->to, l->as, l->n) : 0;
 }
 
 static yolort_status add_links(const struct cuda_graphs *g, const struct rt_order *o, const struct cuda_graph *x, const struct rt_error *e)
 {
     size_t most = (size_t)o->first[o->n] + o->n + 1;
-    struct links l = {calloc(most, sizeof *l.from), calloc(most, sizeof *l.to), calloc(most, sizeof *l.as), 0, 0};
-    yolort_status s = YOLORT_OOM_HOST;
-    if (l.from && l.to && l.as) {
-        collect(g, o, x, &l);
-        int error = l.nprogrammatic ? g->api->graph_link_as(x->graph, l.from, l.to, l.as, l.n)
-                    : l.n           ? g->api->graph_link(x->graph, l.from, l.to, l.n)
-                                    : 0;
-        s = check(g, error, e);
-    }
+    struct links l = {calloc(most, sizeof *l.from), calloc(most, sizeof *l.to), calloc(most, sizeof *l.as), 0};
+    yolort_status s = l.from && l.to && l.as ? check(g, link_all(g, o, x, &l), e) : YOLORT_OOM_HOST;
     free(l.from);
     free(l.to);
     free(l.as);

@@ -770,6 +770,7 @@ int cuGraphAddDependencies_v2(void *graph, void *const *from, void *const *to, c
 {
     ENTER("cuGraphAddDependencies_v2");
     for (size_t i = 0; i < n; i++) {
+        if (as[i].type != as[0].type) return INVALID_VALUE; /* a real one takes all for what the first is */
         if (as[i].from_port != as[i].type || as[i].type > 1 || as[i].to_port) return INVALID_VALUE;
         if (as[i].type && (((const struct node *)from[i])->child || ((const struct node *)to[i])->child)) return INVALID_VALUE;
         programmatic += as[i].type;
