@@ -595,6 +595,8 @@ static void put_conversions(const struct draw *w)
     }
 }
 
+/* What the kernels before write is not __restrict__ where a kernel waits for them itself: what is const and __restrict__ counts as
+ * constant from the start on, and the compiler reads it before that wait. What is written is, so that nothing else may be the same. */
 static void put_head(const struct draw *w, const struct cg_kernel *k)
 {
     const struct kb *b = w->b;
@@ -603,8 +605,10 @@ static void put_head(const struct draw *w, const struct cg_kernel *k)
     if (l->resident) yir_str_fmt(w->out, ", %d", l->resident);
     yir_str_fmt(w->out, ") %s(\n    ", k->symbol);
     for (int i = 0; i < b->nmem; i++) {
-        YIR_ASSERT(b->mem[i].kind != KB_MEM_SCRATCH); /* only fast families of CPUs ask for it */
-        yir_str_fmt(w->out, "%s%s *__restrict__ m%d, ", b->mem[i].written ? "" : "const ", elements[b->mem[i].dtype].type, i);
+        const struct kb_mem *m = &b->mem[i];
+        YIR_ASSERT(m->kind != KB_MEM_SCRATCH); /* only fast families of CPUs ask for it */
+        const char *alone = m->written || m->kind == KB_MEM_WEIGHT || !kb_cuda_waits(b->target) ? "__restrict__ " : "";
+        yir_str_fmt(w->out, "%s%s *%sm%d, ", m->written ? "" : "const ", elements[m->dtype].type, alone, i);
     }
     yir_str_fmt(w->out, "long long total");
     for (int i = 0; i < k->nmap; i++) yir_str_fmt(w->out, ", const __grid_constant__ struct tensor_map t%d", i);
