@@ -321,10 +321,11 @@ static void put_fetch_input(struct yir_str *s, const struct wg_plan *p)
     yir_str_fmt(s, ");\n                    at.next<STAGES>();\n                }\n            }\n        }");
 }
 
-/* A thread of the last warp fetches the weights: all, or as they are used. */
+/* A thread of the last warp fetches the weights: all, or as they are used. A block without a tile fetches none: what is still on its
+ * way when a block ends would be written over the memory of the next. */
 static void put_fetch_weights(struct yir_str *s, const struct wg_plan *p, const struct wg_names *names)
 {
-    yir_str_fmt(s, " else if (warp == 3 && lane == 0) {\n"
+    yir_str_fmt(s, " else if (warp == 3 && lane == 0 && first_tile < tiles) {\n"
                    "            const unsigned char *from = (const unsigned char *)m%d + (long long)column * (STEPS * STEP);\n",
                 names->weights);
     if (p->ring)

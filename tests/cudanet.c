@@ -87,11 +87,10 @@ static void *memory_of(struct yir_arena *a, const struct cudanet *m, const struc
     return m->bytes[at->buf - 1] + at->offset;
 }
 
-/* As the runtime counts them, on a small GPU. */
-static unsigned count_blocks(const struct cg_launch *l, long long total)
+/* As the runtime counts them. */
+static unsigned count_blocks(const struct cg_launch *l, long long total, int multiprocessors)
 {
-    enum { MULTIPROCESSORS = 1 };
-    long long n = (total + l->per_block - 1) / l->per_block, most = (long long)l->most_blocks * MULTIPROCESSORS;
+    long long n = (total + l->per_block - 1) / l->per_block, most = (long long)l->most_blocks * multiprocessors;
     if (most && most < l->least_blocks) most = l->least_blocks;
     return (unsigned)(most && n > most ? most : n);
 }
@@ -128,7 +127,9 @@ void cudanet_run(struct yir_arena *a, const struct cudanet *m, const struct cg_p
             map[j] = map_of(&k->map[j], mem, yir_dtype_size(k->prog->mem[k->map[j].mem].dtype));
             parameter[k->prog->nmem + 1 + j] = &map[j];
         }
-        run(count_blocks(&k->launch, total), (unsigned)k->launch.threads, parameter);
+        /* Where blocks are as many as multiprocessors let there be, on a large GPU first, which leaves some without work. */
+        if (k->launch.most_blocks) run(count_blocks(&k->launch, total, 132), (unsigned)k->launch.threads, parameter);
+        run(count_blocks(&k->launch, total, 1), (unsigned)k->launch.threads, parameter);
     }
 }
 

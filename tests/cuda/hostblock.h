@@ -67,6 +67,7 @@ static thread_local jmp_buf host_scheduler;
 static thread_local ucontext_t host_first;
 static thread_local void (*host_call)(void *);
 static thread_local void *host_call_arg;
+static thread_local void (*host_over)(); /* looks at what a block leaves behind; may be null */
 
 [[noreturn]] static inline void host_fail(const char *what)
 {
@@ -146,6 +147,7 @@ static inline void host_block(unsigned threads, void (*call)(void *), void *arg)
         }
         if (!moved) host_fail("threads wait for each other");
     }
+    if (host_over) host_over();
 }
 
 /* --- the functions of PTX that kernels call ----------------------------------------------------------------- */

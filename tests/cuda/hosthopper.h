@@ -15,6 +15,7 @@ static inline void __trap()
 struct host_barrier {
     unsigned arrivals, pending, turn; /* turn: phases that are over */
     long bytes;                       /* to come */
+    unsigned copied, seen;            /* phases up to the last one with a copy; those whose end a thread has waited for */
 };
 
 static thread_local std::map<unsigned, host_barrier> host_barriers;
@@ -33,10 +34,19 @@ static inline void host_barrier_check(host_barrier *b)
     b->turn++;
 }
 
+/* A copy still on its way when its block ends is written over the memory of the next one. */
+static inline void host_barriers_over()
+{
+    for (const auto &b : host_barriers)
+        if (b.second.copied > b.second.seen) host_fail("a copy that nothing waits for");
+    host_barriers.clear();
+}
+
 static inline void ptx_barrier_init(unsigned at, unsigned arrivals)
 {
     host_at(at, 8, 8);
-    host_barriers[at] = {arrivals, arrivals, 0, 0};
+    host_barriers[at] = {arrivals, arrivals, 0, 0, 0, 0};
+    host_over = host_barriers_over;
 }
 
 static inline void ptx_barriers_ready()
@@ -61,12 +71,14 @@ static inline void ptx_await(unsigned at, unsigned phase)
 {
     host_barrier *b = host_barrier_at(at);
     if (b->turn % 2 == phase) host_wait(&b->turn);
+    if (b->seen < b->turn) b->seen = b->turn;
 }
 
 static inline void host_arrived(unsigned barrier, long bytes)
 {
     host_barrier *b = host_barrier_at(barrier);
     b->bytes -= bytes;
+    b->copied = b->turn + 1;
     host_barrier_check(b);
 }
 

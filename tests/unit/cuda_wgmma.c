@@ -26,6 +26,7 @@ static const struct cudarow rows[] = {
     {"conv_wgmma", "cuda:sm_90a", true, CONV(f16, 2, 16, 0, 16, 32, 3, 18, 20, " {stride=2,2 pad=1,1,1,1}", 9, 10, "out y = %5\n")},
     {"conv_wgmma", "cuda:sm_90a", true, CONV(f16, 1, 48, 0, 48, 64, 3, 17, 18, " {stride=2,2 pad=1,1,1,1}", 9, 9, "out y = %5\n")},
     {"conv_wgmma", "cuda:sm_90a", true, CONV(f16, 1, 64, 16, 40, 16, 3, 12, 14, " {stride=2,2 pad=1,1,1,1}", 6, 7, "out y = %5\n")},
+    {"conv_wgmma", "cuda:sm_90a", true, CONV(f16, 6, 128, 0, 128, 16, 1, 40, 40, "", 40, 40, "out y = %5\n")}, /* blocks without a tile */
     {"conv_wgmma", "cuda:sm_90a", false, CONV(f16, 1, 16, 0, 16, 20, 3, 8, 8, " {pad=1,1,1,1}", 8, 8, "out y = %5\n")},    /* outputs: no vectors */
     {"conv_wgmma", "cuda:sm_90a", false, CONV(f16, 1, 12, 0, 12, 16, 3, 8, 8, " {pad=1,1,1,1}", 8, 8, "out y = %5\n")},    /* pixels of 24 bytes */
     {"conv_wgmma", "cuda:sm_90a", false, CONV(f16, 1, 20, 4, 16, 16, 3, 8, 8, " {pad=1,1,1,1}", 8, 8, "out y = %5\n")},    /* from byte 8 on */
