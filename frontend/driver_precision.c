@@ -8,15 +8,17 @@
 
 enum { MAX_FILE = 1 << 20, MAX_LAYERS = 10000 };
 
+/* Kernel bounds below fp32: products of operands that are rounded on the way in, which the evaluator does not do, at the largest of some thousand
+ * elements; up to 7e-3 is seen in tf32 and 1.3e-2 in bf16. */
 static const struct name {
     const char *name;
     enum yir_dtype dtype;
     bool tf32;
     double kernel_bound, layer_bound;
 } names[] = {{"fp32", YIR_F32, false, 1e-3, 1e-3},
-             {"tf32", YIR_F32, true, 4e-3, 5e-2},
-             {"fp16", YIR_F16, false, 2e-3, 5e-2},
-             {"bf16", YIR_BF16, false, 1e-2, 0.4}};
+             {"tf32", YIR_F32, true, 1e-2, 5e-2},
+             {"fp16", YIR_F16, false, 5e-3, 5e-2},
+             {"bf16", YIR_BF16, false, 3e-2, 0.4}};
 
 #define UNKNOWN "'%s' is no precision: fp32, tf32, fp16 and bf16 are"
 
