@@ -4,6 +4,7 @@
  * Then RUNS runs are timed, from host memory to host memory, and the steps that take longest are named. 77: no GPU.
  */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct net {
     yolort_module *m;
     yolort_context *c;
     uint8_t *data[MAX_IO]; /* for the largest batch */
-    int picture;           /* io that is bound as the input */
+    int other;             /* io that is not bound: the picture in its other form; -1: none */
 };
 
 static int fail(const char *what, const char *why)
@@ -39,7 +40,7 @@ static int bind_all(struct net *n)
         const yolort_io *io = yolort_io_at(n->m, i);
         n->data[i] = calloc(batch, io->bytes_per_image);
         if (!n->data[i]) return fail(io->name, "no memory");
-        if (!io->is_output && (int)i != n->picture) continue;
+        if ((int)i == n->other) continue;
         if (yolort_bind(n->c, i, n->data[i], batch * io->bytes_per_image)) return fail(io->name, yolort_error(n->c));
     }
     return 0;
@@ -52,9 +53,8 @@ static int open_net(struct net *n, const char *path)
     if (s) return fail(path, why);
     s = yolort_context_new(&n->c, n->m, NULL);
     if (s) return fail(path, yolort_status_name(s));
-    n->picture = yolort_io_find(n->m, "input_u8");
-    if (n->picture < 0) n->picture = yolort_io_find(n->m, "images");
-    return n->picture < 0 ? fail(path, "no picture") : bind_all(n);
+    n->other = yolort_io_find(n->m, "input_u8") < 0 ? -1 : yolort_io_find(n->m, "images");
+    return bind_all(n);
 }
 
 static void close_net(struct net *n)
@@ -64,22 +64,34 @@ static void close_net(struct net *n)
     yolort_module_free(n->m);
 }
 
-/* The same noise in both. */
-static void fill(struct net *a, struct net *b)
+/* Noise: bytes, or numbers from 0 to 1. */
+static void fill_input(uint8_t *to, size_t bytes, bool floats)
 {
-    const yolort_io *io = yolort_io_at(a->m, (size_t)a->picture);
-    size_t bytes = io->bytes_per_image * (size_t)yolort_module_info(a->m)->max_batch;
     uint32_t state = 1;
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes / (floats ? sizeof(float) : 1); i++) {
         state = state * 1664525u + 1013904223u;
-        a->data[a->picture][i] = (uint8_t)(state >> 24);
+        float v = (float)(state >> 8) / 16777216.0f;
+        if (floats)
+            memcpy(to + i * sizeof v, &v, sizeof v);
+        else
+            to[i] = (uint8_t)(state >> 24);
     }
-    if (io->dtype == YOLORT_F32)
-        for (size_t i = 0; i < bytes / sizeof(float); i++) {
-            float v = (float)a->data[a->picture][i] / 255.0f;
-            memcpy(a->data[a->picture] + i * sizeof v, &v, sizeof v);
-        }
-    memcpy(b->data[b->picture], a->data[a->picture], bytes);
+}
+
+/* The same in both. */
+static int fill(struct net *a, struct net *b)
+{
+    for (size_t i = 0; i < yolort_io_count(a->m); i++) {
+        const yolort_io *io = yolort_io_at(a->m, i);
+        size_t bytes = io->bytes_per_image * (size_t)yolort_module_info(a->m)->max_batch;
+        int at = yolort_io_find(b->m, io->name);
+        if (io->is_output || (int)i == a->other) continue;
+        if (at < 0 || yolort_io_at(b->m, (size_t)at)->bytes_per_image != io->bytes_per_image)
+            return fail(io->name, "is of another network");
+        fill_input(a->data[i], bytes, io->dtype == YOLORT_F32);
+        memcpy(b->data[at], a->data[i], bytes);
+    }
+    return 0;
 }
 
 static int run(struct net *n, int batch)
@@ -97,7 +109,21 @@ static double bound_of(const struct net *n)
     return 0;
 }
 
-static int compare_output(const yolort_io *io, const float *want, const float *got, size_t n, int batch, double bound)
+/* Which elements are off by more. */
+static int show_wrong(const yolort_io *io, const float *want, const float *got, size_t n, double bound)
+{
+    size_t wrong = 0, first = 0, last = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!(fabs((double)want[i] - (double)got[i]) > bound)) continue;
+        if (!wrong++) first = i;
+        last = i;
+    }
+    printf("%s: %zu of %zu elements, the first %zu (%g, wanted %g), the last %zu (%g, wanted %g)\n", io->name, wrong, n, first,
+           (double)got[first], (double)want[first], last, (double)got[last], (double)want[last]);
+    return fail(io->name, "differs");
+}
+
+static int compare_output(const yolort_io *io, const float *want, const float *got, size_t n, int batch, double part)
 {
     double largest = 0, off = 0;
     for (size_t i = 0; i < n; i++) {
@@ -107,7 +133,8 @@ static int compare_output(const yolort_io *io, const float *want, const float *g
         off = fmax(off, fabs((double)want[i] - (double)got[i]));
     }
     printf("batch %d, %-12s largest %-10.4g off by %.3g\n", batch, io->name, largest, off);
-    return off <= bound * fmax(largest, 1) ? 0 : fail(io->name, "differs");
+    double bound = part * fmax(largest, 1);
+    return off <= bound ? 0 : show_wrong(io, want, got, n, bound);
 }
 
 static int compare(struct net *cpu, struct net *gpu, int batch)
@@ -199,8 +226,7 @@ int main(int argc, char **argv)
     int bad = open_net(&cpu, argv[1]) || open_net(&gpu, argv[2]);
     if (!bad) {
         int batch = yolort_module_info(gpu.m)->max_batch;
-        fill(&cpu, &gpu);
-        bad = compare(&cpu, &gpu, 1);
+        bad = fill(&cpu, &gpu) || compare(&cpu, &gpu, 1);
         if (!bad && batch > 1) bad = compare(&cpu, &gpu, batch) || alone(&gpu, batch);
         if (!bad) bad = show_steps(&gpu) || measure(&gpu, 1, runs) || (batch > 1 && measure(&gpu, batch, runs));
     }

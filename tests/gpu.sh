@@ -40,7 +40,7 @@ for precision in tf32 fp16 bf16; do
 done
 
 # From pictures to boxes on the GPU; the pictures are noise.
-[ -z "${RUNTIME-}" ] || "$RUNTIME" "$work/cuda.yoloc"
+[ -z "${RUNTIME-}" ] || { "$RUNTIME" "$work/cuda.yoloc" && "$RUNTIME" "$work/fp16.yoloc" equal repeat threads guard; }
 if [ -n "${SERVED-}" ]; then
     { printf 'P6 810 1080 255\n' && head -c 2624400 "$yoloc"; } >"$work/a.ppm"
     { printf 'P6 333 77 255\n' && head -c 999999 "$yoloc" | tail -c 76923; } >"$work/b.ppm"

@@ -14,8 +14,23 @@ if ! "$yoloc" compile tests/tiny.yaml --weights rule --target "$target" --output
     grep -q 'no NVRTC found' "$work/log" && exit 77
     exit 1
 fi
+# Several checkpoints at a time.
+shares=$((($(nproc) + 3) / 4))
+run() { # NAME OPTION...
+    local name=$1 pids=() code=0
+    shift
+    mkdir "$work/$name"
+    for ((i = 0; i < shares; i++)); do
+        YOLOC_TEST_SCRATCH=$work/$name "$program" "$yoloc" --share "$i/$shares" --target "$target" "$@" >"$work/$name/log.$i" 2>&1 &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
+    echo "$name:"
+    cat "$work/$name"/log.*
+    rm -f "$work/$name"/*.yoloc
+    return $code
+}
 code=0
-"$program" "$yoloc" --target "$target" || code=$?
-rm -f "$work"/*.yoloc
-"$program" "$yoloc" --half --target "$target" --precision fp16 || code=$?
+run fp32 || code=$?
+run fp16 --half --precision fp16 || code=$?
 exit "$code"

@@ -2,6 +2,7 @@
  * The runtime on a real GPU, with one module: gpu_runtime MODULE.yoloc [PART...]. 77: no GPU. Parts, in this order:
  *   load     times of loading, of the first context and of the first run
  *   equal    the outputs of every batch have the same bytes with graphs of every kind and without
+ *   repeat   so have those of many runs, by contexts that come and go
  *   threads  four threads with contexts of their own get the bytes that one gets
  *   guard    no step writes outside of its context's memory, or over the weights
  *   dlpack   an output on the device as another library would see it
@@ -19,13 +20,13 @@
 #include "runtime/yolort.h"
 #include "stopwatch.h"
 
-enum { MAX_IO = 128, THREADS = 4, RUNS = 200, CYCLES = 200, SHOWN = 8 };
+enum { MAX_IO = 128, THREADS = 4, RUNS = 200, CYCLES = 200, SHOWN = 8, COMINGS = 4, REPEATS = 30 };
 
 struct net {
     yolort_module *m;
     yolort_context *c;
     void *data[MAX_IO];
-    int picture;
+    int other; /* io that is not bound: the picture in its other form; -1: none */
 };
 
 static const struct {
@@ -83,11 +84,10 @@ static int wrap(struct net *n, int mode, uint32_t seed)
     o.guard = !!(mode & GUARD);
     yolort_status s = yolort_context_new(&n->c, n->m, &o);
     if (s) return fail("context", yolort_status_name(s));
-    n->picture = yolort_io_find(n->m, "input_u8");
-    if (n->picture < 0) n->picture = yolort_io_find(n->m, "images");
+    n->other = yolort_io_find(n->m, "input_u8") < 0 ? -1 : yolort_io_find(n->m, "images");
     for (size_t i = 0; i < yolort_io_count(n->m); i++) {
         const yolort_io *io = yolort_io_at(n->m, i);
-        if (!io->is_output && (int)i != n->picture) continue;
+        if ((int)i == n->other) continue;
         n->data[i] = calloc(1, whole(n->m, i));
         if (!n->data[i]) return fail(io->name, "no memory");
         if (!io->is_output) fill(n->data[i], whole(n->m, i), io->dtype, seed);
@@ -136,10 +136,12 @@ static int same(const struct net *a, const struct net *b, int batch, const char 
 {
     for (size_t i = 0; i < yolort_io_count(a->m); i++) {
         const yolort_io *io = yolort_io_at(a->m, i);
-        if (io->is_output && memcmp(a->data[i], b->data[i], io->bytes_per_image * (size_t)batch)) {
-            fprintf(stderr, "gpu_runtime: %s, batch %d: %s differs\n", what, batch, io->name);
-            return 1;
-        }
+        size_t bytes = io->bytes_per_image * (size_t)batch, from = 0, end = bytes;
+        if (!io->is_output || !memcmp(a->data[i], b->data[i], bytes)) continue;
+        while (((char *)a->data[i])[from] == ((char *)b->data[i])[from]) from++;
+        while (((char *)a->data[i])[end - 1] == ((char *)b->data[i])[end - 1]) end--;
+        fprintf(stderr, "gpu_runtime: %s, batch %d: %s differs, bytes %zu to %zu of %zu\n", what, batch, io->name, from, end, bytes);
+        return 1;
     }
     return 0;
 }
@@ -158,6 +160,35 @@ static int equal(struct net *n)
     }
     unwrap(&plain);
     printf("equal: %s\n", bad ? "no" : "each kind of run, batches 1 and up");
+    return bad;
+}
+
+static void forget(struct net *n)
+{
+    for (size_t i = 0; i < yolort_io_count(n->m); i++)
+        if (yolort_io_at(n->m, i)->is_output) memset(n->data[i], 0xff, whole(n->m, i));
+}
+
+static int repeat(struct net *n)
+{
+    int bad = 0, most = yolort_module_info(n->m)->max_batch;
+    struct net one = {.m = n->m}, all = {.m = n->m};
+    if (wrap(&one, YOLORT_GRAPH_OFF, 3) || wrap(&all, YOLORT_GRAPH_OFF, 3) || run(&one, 1) || run(&all, most)) return 1;
+    for (size_t k = 0; k < NKIND * COMINGS; k++) {
+        int wrong = 0;
+        if (wrap(n, kinds[k % NKIND].mode, 3)) return 1;
+        for (int i = 0; i < REPEATS && wrong < 3; i++) {
+            forget(n);
+            wrong += run(n, 1) || same(&one, n, 1, kinds[k % NKIND].name);
+            forget(n);
+            wrong += run(n, most) || same(&all, n, most, kinds[k % NKIND].name);
+        }
+        bad |= wrong;
+        unwrap(n);
+    }
+    unwrap(&one);
+    unwrap(&all);
+    printf("repeat: %d contexts, %d runs each %s\n", NKIND * COMINGS, 2 * REPEATS, bad ? "differ" : "have the same bytes");
     return bad;
 }
 
@@ -375,6 +406,7 @@ int main(int argc, char **argv)
         int all = argc == 2;
         const char *part = all ? "" : argv[i];
         if (all || !strcmp(part, "equal")) bad |= equal(&n);
+        if (all || !strcmp(part, "repeat")) bad |= repeat(&n);
         if (all || !strcmp(part, "threads")) bad |= threads(&n);
         if (all || !strcmp(part, "guard")) bad |= guard(&n);
         if (all || !strcmp(part, "dlpack")) bad |= dlpack(&n);
