@@ -87,10 +87,10 @@ static int read_row(struct reader *r, const char *part, const struct fe_value *v
                         "row %d of %s has %zu fields; a row is [from, repeats, module, args]", index, part,
                         v->kind == FE_LIST ? v->n : 1);
     const struct fe_value *n = v->item[1], *module = v->item[2], *args = v->item[3];
-    if (!fe_as_int(n, &row->repeats) || FE_BREAKS(ROW_REPEATS_NONE, row->repeats < 1) ||
-        FE_BREAKS(ROW_REPEATS, (uint64_t)row->repeats > r->limits->max_repeats))
+    if (!fe_as_float(n, &row->repeats) || FE_BREAKS(ROW_REPEATS_NONE, !(row->repeats >= 0)) ||
+        FE_BREAKS(ROW_REPEATS, row->repeats > (double)r->limits->max_repeats))
         return yir_diag(r->diags, n->loc.line ? n->loc : v->loc, E_ROW,
-                        "row %d: repeats must be 1 to %llu, not %s%s", index,
+                        "row %d: repeats must be a number from 0 to %llu, not %s%s", index,
                         (unsigned long long)r->limits->max_repeats, fe_describe(r->arena, n),
                         n->kind == FE_INT && n->i > 1 ? YIR_RAISE(max_repeats) : "");
     if (FE_BREAKS(ROW_MODULE, module->kind != FE_STR))

@@ -8,7 +8,7 @@ struct fe_row {
     int index;
     const int *from;   /* rows, -1: the network's input */
     int nfrom;
-    int64_t repeats;   /* as written */
+    double repeats;    /* as written: 0, or a number with a fraction */
     const char *module;
     const struct fe_value *args;
     const char *path;  /* "model.3", or the row's own name */

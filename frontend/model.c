@@ -86,6 +86,14 @@ static int check_place(struct fe_lower *l, const struct fe_row *row, const struc
     return 0;
 }
 
+/* Blocks inside a module may be none at all; any other module is there once, whatever stands below 1. */
+static int check_fraction(struct fe_lower *l, const struct fe_row *row, const struct fe_module *m)
+{
+    if (FE_HOLDS(REPEAT_FRACTION, !(m->flags & FE_M_REPEATS) || !(row->repeats > 0 && row->repeats < 1))) return 0;
+    return fe_fail(l, E_ROW, "row %d: %s can't hold %g blocks; numbers above 1 are rounded, none and 1 are whole", row->index,
+                   m->name, row->repeats);
+}
+
 /* false when a row it reads gave nothing, which was reported there. */
 static bool take_inputs(const struct network *n, const struct fe_row *row, struct fe_site *s)
 {
@@ -114,10 +122,9 @@ static void lower_row(struct network *n, const struct fe_row *row, const struct 
         fe_fail(l, E_ROW, "row %d: the head %s can't be repeated", row->index, row->module);
         return;
     }
-    if (s.module->flags & FE_M_REPEATS) {
-        s.n = times;
-        times = 1;
-    }
+    if (check_fraction(l, row, s.module)) return;
+    if (s.module->flags & FE_M_REPEATS) s.n = times;
+    if (times < 1 || (s.module->flags & FE_M_REPEATS)) times = 1;
     n->layer[row->index] =
         (struct fe_layer){.index = row->index, .type = type_text(l, s.module, times), .loc = row->loc};
     if (fe_args_bind(l, &s, row->args) || !known) return;

@@ -133,10 +133,10 @@ const char *fe_model_file(struct yir_arena *a, const char *path)
     return access(bare, F_OK) == 0 ? bare : path;
 }
 
-int64_t fe_scale_repeats(int64_t n, double depth)
+int64_t fe_scale_repeats(double n, double depth)
 {
-    if (n <= 1) return n;
-    double scaled = (double)n * depth, r = floor(scaled);
+    if (n <= 1) return (int64_t)n;
+    double scaled = n * depth, r = floor(scaled);
     double part = scaled - r;
     if (part > 0.5 || (part == 0.5 && fmod(r, 2) == 1)) r += 1;
     return r < 1 ? 1 : (int64_t)r;

@@ -14,6 +14,6 @@ const char *fe_model_name(struct yir_arena *a, const struct fe_desc *desc, const
                           const char *scale);
 
 /* Repeats of a row at a depth: rounded half to even. */
-int64_t fe_scale_repeats(int64_t n, double depth);
+int64_t fe_scale_repeats(double n, double depth);
 
 #endif

@@ -176,7 +176,7 @@ Test(front_model, repeats_round_half_to_even)
     } rows[] = {{3, 1.5, 4}, {5, .5, 2},  {9, .5, 4},  {6, .75, 4}, {7, 1.5, 10}, {10, .25, 2},
                 {1, .33, 1}, {3, .33, 1}, {9, .33, 3}, {2, .1, 1},  {3, .67, 2},  {9, 1.33, 12}};
     for (size_t i = 0; i < YIR_COUNT(rows); i++)
-        cr_expect_eq(fe_scale_repeats(rows[i].n, rows[i].depth), rows[i].expected, "%lld * %g",
+        cr_expect_eq(fe_scale_repeats((double)rows[i].n, rows[i].depth), rows[i].expected, "%lld * %g",
                      (long long)rows[i].n, rows[i].depth);
 }
 

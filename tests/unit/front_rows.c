@@ -88,6 +88,51 @@ Test(front_rows, aliases)
     cr_expect_str_eq(text[0].text, text[1].text);
 }
 
+/* Learnable elements of row 1. */
+static int64_t params_of(const char *row)
+{
+    const struct fe_model *m = build(with_row(row));
+    cr_assert(m, "%s: %s", row, first_error() ? first_error()->rendered : "");
+    return m->layer[1].params;
+}
+
+/* Figures of ultralytics 8.4.190 for c1 = 16. A chain is never empty, the blocks inside a module may be none. */
+Test(front_rows, repeats_of_none_and_fractions)
+{
+    static const struct {
+        const char *row;
+        int64_t params;
+    } rows[] = {
+        {"[-1, 0, C1, [32]]", 576},
+        {"[-1, 0, C2, [32]]", 1664},
+        {"[-1, 0, C2f, [32]]", 1664},
+        {"[-1, 0, C3, [32]]", 1664},
+        {"[-1, 0, C3x, [32]]", 1664},
+        {"[-1, 0, C3TR, [32]]", 1936},
+        {"[-1, 0, C3Ghost, [32]]", 1664},
+        {"[-1, 0, C3k2, [32, True]]", 1664},
+        {"[-1, 0, C2fCIB, [32]]", 1664},
+        {"[-1, 0, RepC3, [32]]", 1152},
+        {"[-1, 0, RepC3, [32, 0.5]]", 1152},
+        {"[-1, 0, BottleneckCSP, [32]]", 1952},
+        {"[-1, 0, C2PSA, [16]]", 576},
+        {"[-1, 0, C2fPSA, [16]]", 576},
+        {"[-1, 0, A2C2f, [64, False]]", 2752},
+        {"[-1, 0, A2C2f, [64, True, 1]]", 2752},
+        {"[-1, 0, HGBlock, [16, 32, 3]]", 864},
+        {"[-1, 0, Conv, [32, 3]]", 4672},
+        {"[-1, 0.5, Conv, [32, 3]]", 4672},
+        {"[-1, 1.4, Conv, [16, 3]]", 2336},
+        {"[-1, 1.6, Conv, [16, 3]]", 4672},
+        {"[-1, 2.5, C2f, [16]]", 3200},
+        {"[-1, 3.5, C3, [16]]", 3264},
+        {"[-1, 1.5, HGBlock, [16, 32, 3]]", 6048},
+        {"[-1, 0, nn.Identity, []]", 0},
+    };
+    for (size_t i = 0; i < YIR_COUNT(rows); i++)
+        cr_expect_eq(params_of(rows[i].row), rows[i].params, "%s: %lld", rows[i].row, (long long)params_of(rows[i].row));
+}
+
 Test(front_rows, rows)
 {
     static const struct bad rows[] = {
@@ -107,11 +152,13 @@ Test(front_rows, rows)
         {"[-9223372036854775807, 1, Conv, [16]]", E_FROM, "before the first row"},
         {"[[0, 1], 1, Concat, [1]]", E_FROM, "not an earlier row"},
         {"[[0, 0], 1, Conv, [16]]", E_FROM, "takes one input"},
-        {"[-1, 0, Conv, [16]]", E_ROW, "repeats must be"},
+        {"[-1, .nan, Conv, [16]]", E_ROW, "repeats must be"},
+        {"[-1, 1000.5, Conv, [16]]", E_ROW, "repeats must be"},
+        {"[-1, -0.5, Conv, [16]]", E_ROW, "repeats must be"},
+        {"[-1, 0.5, C2f, [16]]", E_ROW, "can't hold 0.5 blocks"},
         {"[-1, -1, Conv, [16]]", E_ROW, "repeats must be"},
         {"[-1, 1000000000, Conv, [16]]", E_ROW, "repeats must be"},
         {"[-1, 9223372036854775807, Conv, [16]]", E_ROW, "repeats must be"},
-        {"[-1, 1.5, Conv, [16]]", E_ROW, "repeats must be"},
         {"[-1, x, Conv, [16]]", E_ROW, "repeats must be"},
         {"[-1, null, Conv, [16]]", E_ROW, "repeats must be"},
         {"[-1, 1, 7, [16]]", E_ROW, "must name a module"},
