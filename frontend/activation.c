@@ -92,6 +92,13 @@ int fe_act_parse(struct yir_arena *a, struct yir_diags *d, struct yir_loc loc, c
     return 0;
 }
 
+struct fe_act fe_act_named(const char *name)
+{
+    const struct row *r = find_row(name, strlen(name));
+    if (!r) YIR_BUG("the activation %s is not in the table", name);
+    return (struct fe_act){r->op, r->value};
+}
+
 int fe_act_node(struct yir_diags *d, struct yir_loc loc, const char *path, const struct fe_node *n,
                 struct fe_act *out)
 {

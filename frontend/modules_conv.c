@@ -199,7 +199,9 @@ yir_ref fe_low_deconv(struct fe_lower *l, const struct fe_site *s)
     for (int i = 0; i < 2; i++)
         c.grow[i] = fe_arg(s, "op")->i[i];
     c.g = fe_arg_int(s, "groups");
-    return fe_deconv2d(l, s->in[0], &c, true);
+    if (FE_BREAKS(DECONV_SPREAD, fe_arg_int(s, "dilation") != 1))
+        return fe_fail(l, E_UNSUPPORTED, "ConvTranspose2d: dilation is not supported"), YIR_NONE;
+    return fe_deconv2d(l, s->in[0], &c, fe_has(l, "bias", fe_arg_int(s, "bias") != 0));
 }
 
 yir_ref fe_low_dwdeconv(struct fe_lower *l, const struct fe_site *s)

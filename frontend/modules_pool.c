@@ -60,19 +60,28 @@ static yir_ref pool(struct fe_lower *l, const struct fe_site *s, enum yir_code c
         a.stride[i] = (int32_t)fe_int(l, "stride", i, step->none ? k->i[i] : step->i[i]);
         a.pad[i] = a.pad[i + 2] = (int32_t)fe_int(l, "padding", i, p->i[i]);
     }
-    if (FE_BREAKS(POOL_CEIL, fe_int(l, "ceil_mode", 0, 0)))
+    if (FE_BREAKS(POOL_CEIL, fe_int(l, "ceil_mode", 0, fe_arg_int(s, "ceil_mode"))))
         return fe_fail(l, E_UNSUPPORTED, "%s: ceil_mode is not supported", l->at->path), YIR_NONE;
     return fe_op(l, code, &s->in[0], 1, &a);
 }
 
 yir_ref fe_low_maxpool(struct fe_lower *l, const struct fe_site *s)
 {
+    const struct fe_arg *d = fe_arg(s, "dilation");
+    if (FE_BREAKS(POOL_DILATION, fe_int(l, "dilation", 0, d->i[0]) != 1 || fe_int(l, "dilation", 1, d->i[1]) != 1))
+        return fe_fail(l, E_UNSUPPORTED, "MaxPool2d: dilation is not supported"), YIR_NONE;
+    if (FE_BREAKS(POOL_INDICES, fe_int(l, "return_indices", 0, fe_arg_int(s, "return_indices"))))
+        return fe_fail(l, E_UNSUPPORTED, "MaxPool2d: return_indices is not supported"), YIR_NONE;
     return pool(l, s, YIR_maxpool);
 }
 
 yir_ref fe_low_avgpool(struct fe_lower *l, const struct fe_site *s)
 {
-    if (FE_BREAKS(POOL_COUNTED, !fe_int(l, "count_include_pad", 0, 1)))
+    const struct fe_arg *divisor = fe_arg(s, "divisor_override"), *p = fe_arg(s, "padding");
+    bool padded = fe_int(l, "padding", 0, p->i[0]) || fe_int(l, "padding", 1, p->i[1]);
+    if (FE_BREAKS(POOL_DIVISOR, (divisor->v && divisor->v->kind != FE_NONE) || fe_int(l, "divisor_override", 0, 0)))
+        return fe_fail(l, E_UNSUPPORTED, "AvgPool2d: divisor_override is not supported"), YIR_NONE;
+    if (FE_BREAKS(POOL_COUNTED, padded && !fe_int(l, "count_include_pad", 0, fe_arg_int(s, "count_include_pad"))))
         return fe_fail(l, E_UNSUPPORTED, "AvgPool2d: padding counts as zeros; count_include_pad=False is not supported"), YIR_NONE;
     return pool(l, s, YIR_avgpool);
 }

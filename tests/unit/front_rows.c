@@ -133,6 +133,52 @@ Test(front_rows, repeats_of_none_and_fractions)
         cr_expect_eq(params_of(rows[i].row), rows[i].params, "%s: %lld", rows[i].row, (long long)params_of(rows[i].row));
 }
 
+static int count_ops(const struct fe_model *m, enum yir_code c)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < m->func->nop; i++)
+        n += m->func->op[i].code == c;
+    return n;
+}
+
+/* Classes of torch.nn that have a row: the op that they become and their elements, n times in a chain. */
+Test(front_rows, classes_of_torch)
+{
+    static const struct {
+        const char *row;
+        enum yir_code op;
+        int n, params;
+    } rows[] = {
+        {"[-1, 1, nn.Conv2d, [16, 16, 3, 1, 1]]", YIR_conv2d, 1, 2320},
+        {"[-1, 2, nn.Conv2d, [16, 16, [3, 1], 1, [1, 0], 1, 16, False]]", YIR_conv2d, 2, 96},
+        {"[-1, 1, nn.ConvTranspose2d, [16, 2, 2, 0, 0, 1, False]]", YIR_deconv2d, 1, 1024},
+        {"[-1, 1, nn.BatchNorm2d, [99, 1e-3, 0.1]]", YIR_batchnorm, 1, 32},
+        {"[-1, 1, nn.AvgPool2d, [2, 2, 0, False, False]]", YIR_avgpool, 1, 0},
+        {"[-1, 1, nn.MaxPool2d, [2, 2, 0, 1, False, False]]", YIR_maxpool, 1, 0},
+        {"[-1, 2, nn.ReLU, [True]]", YIR_relu, 2, 0},
+        {"[-1, 1, torch.nn.ReLU6, []]", YIR_relu6, 1, 0},
+        {"[-1, 1, nn.LeakyReLU, [0.1, True]]", YIR_leaky, 1, 0},
+        {"[-1, 1, nn.ELU, [0.5]]", YIR_elu, 1, 0},
+        {"[-1, 1, nn.Hardswish, []]", YIR_hardswish, 1, 0},
+        {"[-1, 1, nn.Hardsigmoid, []]", YIR_hardsigmoid, 1, 0},
+        {"[-1, 1, nn.Mish, []]", YIR_mish, 1, 0},
+        {"[-1, 1, nn.GELU, []]", YIR_gelu, 1, 0},
+        {"[-1, 1, nn.Tanh, []]", YIR_tanh, 1, 0},
+        {"[-1, 1, nn.SiLU, []]", YIR_silu, 1, 0},
+        {"[-1, 1, nn.Sigmoid, []]", YIR_sigmoid, 1, 0},
+        {"[-1, 1, nn.Dropout2d, [0.1]]", YIR_add, 0, 0},
+    };
+    const char *plain = "[-1, 1, nn.Identity, []]";
+    for (size_t i = 0; i < YIR_COUNT(rows); i++) {
+        int before = count_ops(build(with_row(plain)), rows[i].op);
+        cr_expect_eq(params_of(rows[i].row), rows[i].params, "%s: %lld", rows[i].row, (long long)params_of(rows[i].row));
+        cr_expect_eq(count_ops(build(with_row(rows[i].row)), rows[i].op) - before, rows[i].n, "%s", rows[i].row);
+    }
+    const struct fe_model *m = build("nc: 2\nbackbone:\n" FIRST "  - [-1, 1, nn.AdaptiveAvgPool2d, [1]]\nhead:\n  - [-1, 1, Classify, [nc]]\n");
+    cr_assert(m, "%s", first_error() ? first_error()->rendered : "");
+    cr_expect_eq(count_ops(m, YIR_avgmap), 2, "its own and the head's");
+}
+
 Test(front_rows, rows)
 {
     static const struct bad rows[] = {
@@ -264,6 +310,23 @@ Test(front_rows, arguments)
         {"nn.Upsample, ['64', 2, nearest]", E_UNSUPPORTED, "fixed size"},
         {"nn.MaxPool2d, [2, 2, 2]", E_SHAPE, "reaches the window"},
         {"nn.MaxPool2d, [2, 0]", E_SHAPE, "stride 0"},
+        {"nn.MaxPool2d, [2, 2, 0, 2]", E_UNSUPPORTED, "dilation"},
+        {"nn.MaxPool2d, [2, 2, 0, 1, True]", E_UNSUPPORTED, "return_indices"},
+        {"nn.MaxPool2d, [2, 2, 0, 1, False, True]", E_UNSUPPORTED, "ceil_mode"},
+        {"nn.AvgPool2d, [2, 2, 0, True]", E_UNSUPPORTED, "ceil_mode"},
+        {"nn.AvgPool2d, [3, 2, 1, False, False]", E_UNSUPPORTED, "count_include_pad"},
+        {"nn.AvgPool2d, [2, 2, 0, False, True, 3]", E_UNSUPPORTED, "divisor_override"},
+        {"nn.AdaptiveAvgPool2d, [2]", E_UNSUPPORTED, "not 2x2"},
+        {"nn.AdaptiveAvgPool2d, [[1, 3]]", E_UNSUPPORTED, "not 1x3"},
+        {"nn.Conv2d, [32, 32, 3]", E_ARGS, "in_channels is 32, but its input has 16"},
+        {"nn.Conv2d, [16, 32, 3]", E_ARGS, "16 channels in and 32 out"},
+        {"nn.Conv2d, [16, 3]", E_ARGS, "kernel_size"},
+        {"nn.Conv2d, [16, 16, 3, 1, 1, 1, 3]", E_ARGS, "do not divide into 3 groups"},
+        {"nn.Conv2d, [16, 16, 3, 1, same]", E_ARGS, "padding"},
+        {"nn.ConvTranspose2d, [16, 2, 2, 0, 0, 1, True, 2]", E_UNSUPPORTED, "dilation"},
+        {"nn.GELU, [tanh]", E_UNSUPPORTED, "the tanh formula"},
+        {"nn.LeakyReLU, [x]", E_ARGS, "negative_slope"},
+        {"nn.SiLU, [True, 1]", E_ARGS, "at most 1 argument"},
         {"Concat, [0]", E_UNSUPPORTED, "dimension 0"},
     };
     accept(with_row("[-1, 1, RepC3, [16, True]]"));
