@@ -272,11 +272,24 @@ static int64_t count_anchors(const struct fe_value *v)
     return (int64_t)(numbers / 2);
 }
 
+/* Whether anchors are the head's second argument: as [nc, anchors], as numbers, or as a count, which Segment's arguments without
+ * anchors, [nc, masks, channels], do not reach by their number. The key anchors says nothing: files keep it beside other heads. */
+static bool takes_anchors(const struct fe_row *head)
+{
+    const struct fe_value *args = head->args, *second = args->n > 1 ? args->item[1] : NULL;
+    bool detect = strcmp(head->module, "Detect") == 0, segment = strcmp(head->module, "Segment") == 0;
+    if (in_list(args, "anchors")) return true;
+    if (!second || !(detect || segment)) return false;
+    return second->kind == FE_LIST || (second->kind == FE_INT && (detect || args->n > 3));
+}
+
 static void find_anchors(struct fe_desc *d)
 {
-    const struct fe_value *args = d->nrow ? d->row[d->nrow - 1].args : NULL;
-    d->na = count_anchors(fe_get(d->root, "anchors"));
-    d->anchors = args && (in_list(args, "anchors") || (args->n > 1 && d->na));
+    const struct fe_row *head = d->nrow ? &d->row[d->nrow - 1] : NULL;
+    const struct fe_value *key = fe_get(d->root, "anchors");
+    d->anchors = head && head->args && takes_anchors(head);
+    bool written = d->anchors && head->args->n > 1 && head->args->item[1]->kind != FE_STR;
+    d->na = count_anchors(written ? head->args->item[1] : key);
 }
 
 /* clang-format off */

@@ -199,7 +199,12 @@ static bool build_network(const struct build *b, const struct fe_scale *scale, s
 /* --- dialect and classes
  * ------------------------------------------------------------------------------------ */
 
-/* The classes in the weights say it; without them, what the description looks like. */
+static bool has_tensor(const struct build *b, const char *name)
+{
+    return b->weights && fe_weights_find(b->weights, yir_format(b->arena, "%s.%s", head_row(b)->path, name));
+}
+
+/* The classes in the weights say it, or the names of the head's tensors; without them, what the description looks like. */
 static enum fe_dialect find_dialect(const struct build *b)
 {
     const char *module = head_row(b)->module;
@@ -207,6 +212,8 @@ static enum fe_dialect find_dialect(const struct build *b)
     const char *path = b->weights && b->weights->root ? b->weights->root->class_path : "";
     if (strncmp(path, "ultralytics.", 12) == 0) return FE_UL;
     if (strstr(path, "models.yolo.")) return FE_Y5;
+    if (has_tensor(b, "m.0.weight")) return FE_Y5;
+    if (has_tensor(b, "cv3.0.2.weight") || has_tensor(b, "one2one_cv3.0.2.weight")) return FE_UL;
     return b->desc.anchors ? FE_Y5 : FE_UL;
 }
 

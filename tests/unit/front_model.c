@@ -380,6 +380,44 @@ Test(front_model, anchors_as_a_count)
     expect_refused(&bench, yaml, E_ANCHORS, "the yaml only counts anchors (4 a level)");
 }
 
+/* Mask heads of either kind below a key that stands there for nobody, or for the head that takes it. */
+static const char *masked(const char *keys, const char *args)
+{
+    return yir_format(bench.arena, "nc: 5\n%sbackbone:\n  - [-1, 1, Conv, [64, 3, 2]]\nhead:\n  - [-1, 1, Conv, [64, 3, 2]]\n"
+                      "  - [[0, 1], 1, %s]\n", keys, args);
+}
+
+#define PAIRS "[[1,2, 3,4, 5,6], [10,20, 30,40, 50,60]]"
+
+Test(front_model, anchors_by_arguments_and_weights)
+{
+    static const struct {
+        const char *keys, *head;
+        enum fe_head kind;
+    } rows[] = {
+        {"anchors: " PAIRS "\n", "Segment, [nc, 32, 256]", FE_HEAD_FREE},
+        {"anchors: 3\n", "Segment, [nc, 32, 256]", FE_HEAD_FREE},
+        {"anchors: 3\n", "Pose, [nc, [17, 3]]", FE_HEAD_FREE},
+        {"anchors: 3\n", "Detect, [nc]", FE_HEAD_FREE},
+        {"anchors: 3\n", "Segment, [nc, anchors, 32, 256]", FE_HEAD_ANCHOR},
+        {"", "Segment, [nc, 3, 32, 256]", FE_HEAD_ANCHOR},
+        {"", "Segment, [nc, " PAIRS ", 32, 256]", FE_HEAD_ANCHOR},
+        {"", "Detect, [nc, " PAIRS "]", FE_HEAD_ANCHOR},
+        {"", "Detect, [nc, 3]", FE_HEAD_ANCHOR},
+    };
+    for (size_t i = 0; i < YIR_COUNT(rows); i++) {
+        expect_built(&bench, masked(rows[i].keys, rows[i].head));
+        cr_expect_eq(bench.model->head, rows[i].kind, "%s%s", rows[i].keys, rows[i].head);
+    }
+    const char *keys = "anchors: " PAIRS "\n", *bare = masked(keys, "Detect, [nc]");
+    use_weights(&bench, bare, NULL, keep);
+    expect_built(&bench, bare);
+    cr_expect_eq(bench.model->head, FE_HEAD_FREE, "its weights have branches");
+    use_weights(&bench, masked(keys, "Detect, [nc, anchors]"), NULL, keep);
+    expect_built(&bench, bare);
+    cr_expect_eq(bench.model->head, FE_HEAD_ANCHOR, "its weights have one matrix a level");
+}
+
 Test(front_model, anchors_of_the_weights_win)
 {
     use_weights(&bench, anchored, NULL, keep);
