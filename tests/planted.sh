@@ -1,8 +1,35 @@
 #!/usr/bin/env bash
 # Plants bugs, one at a time, in a copy of the tree: the named test must pass without and fail with each of them.
-# Usage: planted.sh SOURCE-DIR [fuzz]; bugs of tests/planted.txt and unit tests, or of tests/fuzz/planted.txt and fuzzers.
+# Usage: planted.sh SOURCE-DIR [fuzz|dry]; bugs of tests/planted.txt and unit tests, or of tests/fuzz/planted.txt and fuzzers;
+# dry: builds nothing, checks that each row of both lists still changes its file and names a test that exists.
 set -euo pipefail
 source_dir=$1 kind=${2:-unit}
+
+# rows LIST: its rows, a line "FILE|EXPRESSION|TEST" each, without the spaces around the fields.
+rows() { grep -v '^#' "$1" | sed 's/ *| */|/g'; }
+
+# dry LIST FOLDER PREFIX: prints the stale rows; tests are the files FOLDER/PREFIX<test>.c.
+dry() {
+    local n=0 bad=0
+    while IFS='|' read -r file expression test; do
+        n=$((n + 1))
+        if sed -e "$expression" "$file" | cmp -s - "$file"; then
+            echo "planted: $1: the expression changes nothing: $file: $expression"
+            bad=1
+        fi
+        [ -f "$2/$3$test.c" ] || { echo "planted: $1: no such test: $test"; bad=1; }
+    done < <(rows "$1")
+    echo "planted: $n rows of $1"
+    [ "$bad" -eq 0 ] && [ "$n" -gt 0 ]
+}
+
+if [ "$kind" = dry ]; then
+    cd "$source_dir"
+    bad=0
+    dry tests/planted.txt tests/unit "" || bad=1
+    dry tests/fuzz/planted.txt tests/fuzz fz_ || bad=1
+    exit "$bad"
+fi
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 (cd "$source_dir" && git ls-files -z 2>/dev/null | xargs -0 cp --parents -t "$copy") || { echo "planted: no git tree"; exit 77; }
@@ -31,14 +58,13 @@ passes() {
     fi
 }
 
-tests=$(grep -v '^#' $list | awk -F' [|] ' 'NF {print $3}' | sort -u)
+tests=$(rows $list | cut -d'|' -f3 | sort -u)
 for t in $tests; do
     cmake --build build --target "$prefix$t" >/dev/null
     passes "$t" || { echo "planted: $prefix$t fails before anything is planted"; exit 1; }
 done
 missed=0 planted=0
 while IFS='|' read -r -u 3 file expression test; do
-    file=${file// /} test=${test// /} expression=${expression# } expression=${expression% }
     cp "$file" saved
     sed -i -e "$expression" "$file"
     if cmp -s saved "$file"; then
@@ -58,6 +84,6 @@ while IFS='|' read -r -u 3 file expression test; do
         missed=$((missed + 1))
     fi
     cp saved "$file"
-done 3< <(grep -v '^#' $list)
+done 3< <(rows $list)
 echo "planted: $planted bugs, $missed not noticed"
 [ "$missed" -eq 0 ] && [ "$planted" -gt 0 ]
