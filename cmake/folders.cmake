@@ -3,7 +3,7 @@
 # RULE rows: files (glob, first match wins) | folders and headers their quoted includes may name.
 # SYSTEM rows: third-party header (regular expression) | folders that may include it.
 set(RULES
-    "frontend/cli/*|frontend/cli/ frontend/yoloc.h runtime/yolort.h sign/yolosign.h"
+    "frontend/cli/*|frontend/cli/ frontend/yoloc.h runtime/yolort.h sign/yolosign.h ir/utf8.h"
     "frontend/driver*|ir/ frontend/ passes/ codegen/ runtime/module.h runtime/yolort.h"
     "frontend/*|ir/ frontend/"
     "ir/*|ir/"

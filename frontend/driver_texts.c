@@ -99,7 +99,7 @@ static void weights_listing(struct yir_str *s, const struct fe_weights *w)
     for (size_t i = 0; i < w->ntensor; i++) total += w->tensor[i].numel;
     yir_str_fmt(s, "file: %s (%s, %llu bytes)\n", yir_printable(s->arena, w->path),
                 w->kind == FE_WEIGHTS_PT ? "PyTorch" : "safetensors", (unsigned long long)w->file_size);
-    if (*w->stored_in) yir_str_fmt(s, "stored in: %s\n", w->stored_in);
+    if (*w->stored_in) yir_str_fmt(s, "stored in: %s\n", yir_printable(s->arena, w->stored_in));
     if (w->root) yir_str_fmt(s, "class: %s\n", yir_printable(s->arena, w->root->class_path));
     put_dict(s, w->top);
     if (w->names) {
@@ -356,7 +356,12 @@ static int inspect_ir(struct call *k, const struct cg_modview *v, struct yir_str
     size_t n;
     const char *text = cg_module_section(v, YM_IR, 0, &n);
     if (!text) return yir_diag_bin(k->diags, v->file, 0, E_MODULE_FILE, "the module holds no IR");
-    yir_str_put(s, text, n);
+    for (const char *end = text + n; text < end;) {
+        const char *nl = memchr(text, '\n', (size_t)(end - text));
+        const char *line = yir_strndup(s->arena, text, (size_t)((nl ? nl : end) - text));
+        yir_str_fmt(s, "%s\n", yir_printable(s->arena, line));
+        text += strlen(line) + 1; /* a NUL ends a line too */
+    }
     return 0;
 }
 

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "ir/utf8.h"
+
 const struct fe_value *fe_get(const struct fe_value *d, const char *key)
 {
     if (!d || d->kind != FE_DICT) return NULL;
@@ -78,16 +80,17 @@ static void put_string(struct yir_str *out, const char *s)
         return;
     }
     yir_str_put(out, "\"", 1);
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
+    for (size_t n; *s; s += n ? n : 1) {
+        uint32_t c = (unsigned char)*s;
+        n = yir_utf8(s, 4, &c);
         if (c == '"' || c == '\\')
-            yir_str_fmt(out, "\\%c", c);
+            yir_str_fmt(out, "\\%c", (char)c);
         else if (c == '\n')
             yir_str_put(out, "\\n", 2);
-        else if (c < 0x20 || c == 0x7f)
-            yir_str_fmt(out, "\\x%02x", c);
+        else if (n && yir_is_shown(c))
+            yir_str_put(out, s, n);
         else
-            yir_str_put(out, s, 1);
+            yir_str_fmt(out, n && c > 0xff ? "\\u%04x" : "\\x%02x", n ? c : (unsigned char)*s);
     }
     yir_str_put(out, "\"", 1);
 }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "utf8.h"
+
 enum { MAX_KEPT_ERRORS = 20, MAX_TOLD = 10, MAX_SOURCE_COLUMNS = 160 };
 
 static const struct row {
@@ -73,14 +75,14 @@ const char *yir_diag_file_name(const struct yir_diags *d, uint32_t file)
     return file && file <= d->nfile ? d->file[file - 1].name : "";
 }
 
-/* Bytes from outside must not move the cursor or break the line. UTF-8 passes. */
+/* Bytes from outside must not move the cursor or break the line. Other UTF-8 passes. */
 static void put_printable(struct yir_str *s, const char *text)
 {
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (*p < 0x20 || *p == 0x7f)
-            yir_str_fmt(s, "\\x%02x", *p);
-        else
-            yir_str_put(s, (const char *)p, 1);
+    for (const char *p = text; *p;) {
+        size_t n = yir_shown(p, 4);
+        if (n) yir_str_put(s, p, n);
+        else yir_str_fmt(s, "\\x%02x", (unsigned char)*p);
+        p += n ? n : 1;
     }
 }
 
@@ -88,8 +90,8 @@ const char *yir_printable(struct yir_arena *a, const char *text)
 {
     struct yir_str s = {.arena = a};
     const char *p = text;
-    while ((unsigned char)*p >= 0x20 && *p != 0x7f)
-        p++;
+    while (*p && yir_shown(p, 4))
+        p += yir_shown(p, 4);
     if (!*p) return text;
     put_printable(&s, text);
     return s.text;
@@ -110,7 +112,7 @@ static const char *source_line(const struct file *f, uint32_t line, size_t *len)
     return p;
 }
 
-/* The source line and a caret under the byte column; tabs become spaces, UTF-8 continuation bytes take no column. */
+/* The source line and a caret under the byte column; tabs and what a terminal must not get become spaces, UTF-8 continuation bytes take no column. */
 static void put_source(struct yir_str *s, const struct yir_diags *d, struct yir_loc loc)
 {
     const struct file *f = &d->file[loc.file - 1];
@@ -119,10 +121,10 @@ static void put_source(struct yir_str *s, const struct yir_diags *d, struct yir_
     if (!p) return;
     if (len > MAX_SOURCE_COLUMNS) len = MAX_SOURCE_COLUMNS;
     yir_str_fmt(s, "\n%5u | ", loc.line);
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)p[i];
-        char shown = c < 0x20 || c == 0x7f ? ' ' : (char)c;
-        yir_str_put(s, &shown, 1);
+    for (size_t i = 0, n; i < len; i += n ? n : 1) {
+        n = yir_shown(p + i, len - i);
+        if (n) yir_str_put(s, p + i, n);
+        else if (((unsigned char)p[i] & 0xc0) != 0x80) yir_str_put(s, " ", 1);
     }
     if (!loc.col || loc.col > len + 1) return;
     yir_str_fmt(s, "\n      | ");

@@ -66,7 +66,8 @@ size_t yir_diag_count(const struct yir_diags *d);
 const struct yir_diag *yir_diag_at(const struct yir_diags *d, size_t i);
 enum yir_class yir_diag_class(const struct yir_diags *d); /* of the first error */
 
-/* Text from a file for a line of its own on a terminal: control characters as \xHH, the rest as it is; itself where it has none. */
+/* Text from a file for a line of its own on a terminal: what a terminal must not get (utf8.h) as \xHH a byte,
+ * the rest as it is; itself where there is none of it. */
 const char *yir_printable(struct yir_arena *a, const char *text);
 
 /* For --explain: number is 21 or "E021"'s 21; NULL when there is none. */

@@ -349,9 +349,11 @@ static void table_report(struct cli_text *t, const struct bench *b)
 {
     double total = 0, flops = 0, bytes = 0;
     cli_text_plain(t, b->info->model, 0);
-    cli_text_addf(t, " %d x %d, %s, %s, batch %d, %d thread%s, %zu runs\n", b->info->height, b->info->width,
-                  b->info->target, b->info->precision, b->o->batch, b->threads, b->threads == 1 ? "" : "s",
-                  b->n);
+    cli_text_addf(t, " %d x %d, ", b->info->height, b->info->width);
+    cli_text_plain(t, b->info->target, 0);
+    cli_text_add(t, ", ");
+    cli_text_plain(t, b->info->precision, 0);
+    cli_text_addf(t, ", batch %d, %d thread%s, %zu runs\n", b->o->batch, b->threads, b->threads == 1 ? "" : "s", b->n);
     cli_text_add(t, "latency ms:");
     for (int i = 0; i < NPOINT; i++) {
         cli_text_addf(t, "  %s ", points[i].name);

@@ -1,5 +1,7 @@
 #include "error.h"
 
+#include "ir/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -29,9 +31,11 @@ int cli_fail(struct cli_error *e, enum cli_number number, const char *format, ..
 static void print_line(const char *head, const char *text, const char *tail)
 {
     fputs(head, stderr);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        fputc(c < 32 || c == 127 ? '?' : c, stderr);
+    for (size_t n, k; *text; text += n ? n : 1) {
+        uint32_t c;
+        n = yir_utf8(text, 4, &c);
+        k = yir_shown(text, 4);
+        fwrite(k ? text : "?", 1, k ? k : 1, stderr);
     }
     fputs(tail, stderr);
 }

@@ -1,5 +1,7 @@
 #include "text.h"
 
+#include "ir/utf8.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -88,46 +90,30 @@ void cli_text_column(struct cli_text *t, double v, int decimals, int width)
 void cli_text_plain(struct cli_text *t, const char *s, int width)
 {
     int shown = 0;
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        add_bytes(t, c < 32 || c == 127 ? "?" : s, 1);
-        shown += (c & 0xc0) != 0x80;
+    for (size_t n, k; *s; s += n ? n : 1, shown++) {
+        uint32_t c;
+        n = yir_utf8(s, 4, &c);
+        k = yir_shown(s, 4);
+        add_bytes(t, k ? s : "?", k ? k : 1);
     }
     for (; shown < width; shown++)
         add_bytes(t, " ", 1);
 }
 
-/* Length of the well-formed UTF-8 sequence at p (Unicode table 3-7), 0 when there is none. */
-static size_t utf8_length(const unsigned char *p)
-{
-    if (p[0] < 0x80)
-        return 1;
-    size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4)
-        return 0;
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    int overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    int beyond = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f);
-    return overlong || beyond ? 0 : n;
-}
-
 void cli_text_json(struct cli_text *t, const char *s)
 {
     cli_text_add(t, "\"");
-    for (const unsigned char *p = (const unsigned char *)s; *p;) {
-        size_t n = utf8_length(p);
+    for (size_t n; *s; s += n ? n : 1) {
+        uint32_t c;
+        n = yir_utf8(s, 4, &c);
         if (n == 0)
             cli_text_add(t, "\\ufffd");
-        else if (*p == '"' || *p == '\\')
-            cli_text_addf(t, "\\%c", *p);
-        else if (*p < 32 || *p == 127)
-            cli_text_addf(t, "\\u%04x", *p);
+        else if (*s == '"' || *s == '\\')
+            cli_text_addf(t, "\\%c", *s);
+        else if (!yir_is_shown(c))
+            cli_text_addf(t, "\\u%04x", c);
         else
-            add_bytes(t, (const char *)p, n);
-        p += n ? n : 1;
+            add_bytes(t, s, n);
     }
     cli_text_add(t, "\"");
 }

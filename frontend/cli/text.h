@@ -26,7 +26,7 @@ void cli_text_number(struct cli_text *t, double v, int decimals);
 /* Exactly `decimals`, right-aligned in `width` columns; "-" for NaN. */
 void cli_text_column(struct cli_text *t, double v, int decimals, int width);
 
-/* For a terminal: control characters become '?'; filled with spaces up to `width` characters. */
+/* For a terminal: what it must not get (ir/utf8.h) becomes '?'; filled with spaces up to `width` characters. */
 void cli_text_plain(struct cli_text *t, const char *s, int width);
 
 /* In quotes, escaped; bytes that are not UTF-8 become U+FFFD. */

@@ -118,7 +118,7 @@ Test(cli_output, table_is_for_people)
                      "dir/000000000139.jpg: 100 x 50, 2 objects, 12.3 ms\n"
                      "  class                  score        x1        y1        x2        y2\n"
                      "  person                 0.910      10.0      20.5      30.2      40.1\n"
-                     "  a \"b\"\\?\xff\xc3\xa9              0.333       0.0       0.0     100.0      50.0\n");
+                     "  a \"b\"\\??\xc3\xa9              0.333       0.0       0.0     100.0      50.0\n");
     free(s);
 }
 
@@ -157,6 +157,21 @@ Test(cli_output, strings_are_always_utf8)
         json_decref(v);
         cli_text_free(&t);
     }
+}
+
+/* What a terminal obeys, or what turns the text around it: of one byte, of two (C1) and of three. */
+Test(cli_output, strings_are_harmless)
+{
+    struct cli_text t = {0};
+    cli_text_json(&t, "a\x1b[2J\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6\xe2\x80\xa8\xc3\xa9");
+    cr_expect_str_eq(t.p, "\"a\\u001b[2J\\u007f\\u009b\\u202e\\u2066\\u2028\xc3\xa9\"");
+    cli_text_free(&t);
+    cli_text_plain(&t, "a\x1b[2J\x7f\xc2\x9b\xe2\x80\xae\x9b\xc3\xa9", 10);
+    cr_expect_str_eq(t.p, "a?[2J????\xc3\xa9");
+    cli_text_free(&t);
+    cli_text_plain(&t, "\xe2\x80", 4);
+    cr_expect_str_eq(t.p, "??  ");
+    cli_text_free(&t);
 }
 
 /* --- other tasks --- */

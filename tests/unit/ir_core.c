@@ -190,6 +190,20 @@ Test(ir_core, text_for_a_line)
     cr_assert_str_eq(yir_printable(arena, "\n"), "\\x0a");
     cr_assert_str_eq(yir_printable(arena, "a\x1b[31m\x7f\xc3\xa9"), "a\\x1b[31m\\x7f\xc3\xa9");
     cr_assert_str_eq(yir_printable(arena, ""), "");
+    cr_assert_str_eq(yir_printable(arena, "\xc2\x9b\x9b\xe2\x80\xae\xe2\x80\x90\xed\xa0\x80\xe2"),
+                     "\\xc2\\x9b\\x9b\\xe2\\x80\\xae\xe2\x80\x90\\xed\\xa0\\x80\\xe2");
+}
+
+/* The line of the file under an error, and the caret below it. */
+Test(ir_core, source_lines_are_harmless)
+{
+    static const char text[] = "a\x1b[1m\xc2\x9b\xff\xe2\x80\xae\xc3\xa9: x";
+    struct yir_diags *d = yir_diags_new(arena, NULL, NULL);
+    uint32_t file = yir_diag_file(d, "m.yaml", text, strlen(text));
+    yir_diag(d, (struct yir_loc){file, 1, 16}, E_YAML_KEY, "bad");
+    cr_assert_str_eq(yir_diag_at(d, 0)->rendered, "m.yaml:1:16: error: bad [E103]\n"
+                                                  "    1 | a [1m   \xc3\xa9: x\n"
+                                                  "      |            ^");
 }
 
 Test(ir_core, a_diagnostic_without_a_place)

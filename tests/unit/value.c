@@ -74,6 +74,8 @@ Test(value, literals_print_as_yaml)
         {"{'a': 1, 2: [True]}", "{a: 1, 2: [true]}"},
         {"{1: 'x', 1: 'y'}", "{1: \"y\"}"},
         {"[1,\n 2]", "[1, 2]"},
+        {"'\\x1b[m\\x9b'", "\"\\x1b[m\\x9b\""},
+        {"'\xc2\x9b\xe2\x80\xae\xc3\xa9'", "\"\\x9b\\u202e\xc3\xa9\""},
     };
     for (size_t i = 0; i < YIR_COUNT(rows); i++) {
         const struct fe_value *v = fe_literal(a, rows[i].text, loc);
