@@ -76,7 +76,7 @@ static const struct gpu {
 /* Everything a user may write, for "did you mean". */
 static const char *const spellings[] = {
     "cpu:native",  "cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64", "cuda:sm_70",  "cuda:sm_75", "cuda:sm_80",
-    "cuda:sm_86",  "cuda:sm_87",    "cuda:sm_89",    "cuda:sm_90a",   "cuda:sm_100", "cuda:sm_120", "ref",
+    "cuda:sm_86",  "cuda:sm_87",    "cuda:sm_89",    "cuda:sm_90a",   "cuda:sm_100", "cuda:sm_120",
 };
 
 #if defined(__x86_64__)
@@ -279,5 +279,4 @@ void cg_targets_list(struct yir_str *out)
     const char *nvrtc = cg_nvrtc_version(out->arena, yir_diags_new(out->arena, NULL, NULL));
     for (size_t i = 0; i < YIR_COUNT(gpus); i++)
         yir_str_fmt(out, "cuda:%-9s %s, by %s\n", gpus[i].name, gpus[i].what, nvrtc ? nvrtc : "NVRTC, which is not here");
-    yir_str_fmt(out, "ref            the evaluator, in double; no code\n");
 }

@@ -314,7 +314,7 @@ int call_find_target(struct call *k, const char *text, struct build *b)
     if (call_target(k, text, &b->target)) return -1;
     b->apart = b->whole_attention = b->target.backend == CG_CUDA;
     if (b->target.backend == CG_REF)
-        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s is no target that modules can be made for", text);
+        return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s is the evaluator that `yoloc verify` compares kernels with, and makes no code", text);
     if (call_precision_target(k, &b->precision, &b->target)) return -1;
     if (b->target.backend == CG_CUDA && k->o->checked)
         return yir_diag(k->diags, (struct yir_loc){0}, E_TARGET, "%s: kernels for GPUs can't check their bounds", text);

@@ -308,6 +308,16 @@ static void put_other_targets(struct yir_str *s, const struct cg_modview *v)
     }
 }
 
+static void put_engines(struct yir_str *s, const struct cg_modview *v)
+{
+    size_t size, steps;
+    const void *rows = cg_module_section(v, YM_ENGINE, 0, &size);
+    if (!rows) return;
+    cg_module_section(v, YM_STEP, 0, &steps);
+    yir_str_fmt(s, "cuDNN    may do %zu of the %zu steps, which have kernels too for where it is not (--kernels lists them)\n",
+                size / sizeof(struct ym_engine), steps / sizeof(struct ym_step));
+}
+
 static int inspect_summary(struct call *k, const struct cg_modview *v, struct yir_str *s)
 {
     const struct cg_meta *m = &v->meta;
@@ -324,6 +334,7 @@ static int inspect_summary(struct call *k, const struct cg_modview *v, struct yi
                 v->producer >> 16, v->producer >> 8 & 0xff, v->producer & 0xff, line_of(s, v, t.compiler));
     yir_str_fmt(s, "needs    %s\n", line_of(s, v, t.features));
     put_other_targets(s, v);
+    put_engines(s, v);
     put_io(s, v);
     put_sizes(s, v);
     yir_str_fmt(s, "%-18s %llu bytes\n%-18s %llu bytes a thread\n", "arena", (unsigned long long)t.arena_size, "scratch",
@@ -333,9 +344,28 @@ static int inspect_summary(struct call *k, const struct cg_modview *v, struct yi
     return 0;
 }
 
+/* The engine that a step of the first program may have, whose rows are in the order of the steps; *i: of those before it. */
+static bool engine_of(const struct cg_modview *v, size_t step, size_t *i, struct ym_engine *out)
+{
+    size_t size;
+    const char *rows = cg_module_section(v, YM_ENGINE, 0, &size);
+    if (*i >= size / sizeof *out) return false;
+    memcpy(out, rows + *i * sizeof *out, sizeof *out);
+    *i += out->step == step;
+    return out->step == step;
+}
+
+static void put_engine(struct yir_str *s, const struct ym_engine *e)
+{
+    yir_str_fmt(s, "     or cuDNN %u.%u.%u: engine %u", e->version / 10000, e->version / 100 % 100, e->version % 100, e->number);
+    for (uint32_t i = 0; i < e->nknob && i < YM_MAX_KNOBS; i++)
+        yir_str_fmt(s, "%s %u=%d", i ? "," : " with", e->knob[i].type, e->knob[i].value);
+    yir_str_fmt(s, ", %llu bytes of working memory\n", (unsigned long long)e->space_bytes);
+}
+
 static int inspect_kernels(struct call *k, const struct cg_modview *v, struct yir_str *s)
 {
-    size_t nsteps, nkernels;
+    size_t nsteps, nkernels, seen = 0;
     const char *steps = cg_module_section(v, YM_STEP, 0, &nsteps), *kernels = cg_module_section(v, YM_KERNEL, 0, &nkernels);
     yir_str_fmt(s, "step family       units     MFLOP       KiB  kernel  (label, line of the description)\n");
     for (size_t i = 0; i + sizeof(struct ym_step) <= nsteps; i += sizeof(struct ym_step)) {
@@ -343,9 +373,12 @@ static int inspect_kernels(struct call *k, const struct cg_modview *v, struct yi
         struct ym_kernel n = {0};
         memcpy(&t, steps + i, sizeof t);
         if (t.kernel < nkernels / sizeof n) memcpy(&n, kernels + t.kernel * sizeof n, sizeof n);
-        yir_str_fmt(s, "%4zu %-12s %5lld %9.3f %9.1f  %s  (%s, line %d)\n", i / sizeof t, line_of(s, v, n.family),
-                    (long long)n.units, t.flops / 1e6, t.bytes / 1024, line_of(s, v, n.name), line_of(s, v, t.label),
-                    t.line);
+        struct ym_engine e;
+        yir_str_fmt(s, "%4zu %-12s %5lld %9.3f %9.1f  %s  (%s", i / sizeof t, line_of(s, v, n.family), (long long)n.units,
+                    t.flops / 1e6, t.bytes / 1024, line_of(s, v, n.name), line_of(s, v, t.label));
+        if (t.line) yir_str_fmt(s, ", line %d", t.line);
+        yir_str_put(s, ")\n", 2);
+        if (engine_of(v, i / sizeof t, &seen, &e)) put_engine(s, &e);
     }
     (void)k;
     return 0;

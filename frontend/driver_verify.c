@@ -325,8 +325,10 @@ static int verify_kernel(struct verify *v, uint32_t i)
         v->why = fault;
     }
     double layer = v->lower ? check_layer(v, i) : 0;
-    yir_str_fmt(&v->text, "%s %.2e of %.3g  %-12s %s (line %d, %lld elements", fault || layer > v->layer_bound ? "FAIL" : "ok  ", relative,
-                scale, fast->family, fast->label, fast->line, (long long)d.n);
+    yir_str_fmt(&v->text, "%s %.2e of %.3g  %-12s %s (", fault || layer > v->layer_bound ? "FAIL" : "ok  ", relative, scale, fast->family,
+                fast->label);
+    if (fast->line) yir_str_fmt(&v->text, "line %d, ", fast->line);
+    yir_str_fmt(&v->text, "%lld elements", (long long)d.n);
     if (v->lower && !v->picked[v->net.b.program->kernel[i].last]) yir_str_fmt(&v->text, ", %.2e from fp32", layer);
     yir_str_fmt(&v->text, ")\n");
     return 0;
@@ -389,11 +391,12 @@ static int report(struct verify *v)
     if (!v->bad && !v->bad_layer) return 0;
     bool layer = v->bad_layer && (!v->bad || v->bad_layer < v->bad);
     const struct cg_kernel *f = &v->net.b.program->kernel[(layer ? v->bad_layer : v->bad) - 1];
+    const char *line = f->line ? yir_format(v->k->arena, "line %d of the description", f->line) : "no line of a description";
     if (layer)
-        return yir_diag(v->k->diags, (struct yir_loc){0}, E_VERIFY, "%s first goes wrong at %s (line %d of the description): %s",
-                        v->net.b.precision.text, f->label, f->line, v->why_layer);
-    return yir_diag(v->k->diags, (struct yir_loc){0}, E_VERIFY, "first divergence at %s (line %d of the description, family %s): %s",
-                    f->label, f->line, f->family, v->why);
+        return yir_diag(v->k->diags, (struct yir_loc){0}, E_VERIFY, "%s first goes wrong at %s (%s): %s", v->net.b.precision.text, f->label,
+                        line, v->why_layer);
+    return yir_diag(v->k->diags, (struct yir_loc){0}, E_VERIFY, "first divergence at %s (%s, family %s): %s", f->label, line, f->family,
+                    v->why);
 }
 
 static int verify_body(struct call *k, void *p)

@@ -140,6 +140,7 @@ yolort_status yolort_context_new(yolort_context **out, yolort_module *m, const y
     yolort_context_opts own;
     if (!RT_HOLDS(CTX_NULL, out && yolort_module_info(m))) return YOLORT_ARG;
     RT_TRY(read_opts(&own, opts));
+    if (!RT_HOLDS(CTX_LOOK, m->dev)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_DEVICE, own.device == 0 || m->dev->own)) return YOLORT_ARG;
     if (!RT_HOLDS(CTX_MEMORY_CPU, !own.memory || m->dev->own)) return YOLORT_ARG;
     yolort_context *c = calloc(1, sizeof *c);
@@ -439,17 +440,10 @@ int yolort_step_engine(const yolort_context *c, size_t i)
 
 yolort_status yolort_step_at(const yolort_context *c, size_t i, yolort_step *out)
 {
-    if (!is_context(c) || !RT_HOLDS(STEP_AT, out && i < c->m->t.nstep)) return YOLORT_ARG;
+    if (!is_context(c)) return YOLORT_ARG;
     const struct rt_tables *t = &c->m->t;
-    const struct ym_step *p = &t->step[i];
-    const char *kernel = t->strings + t->kernel[p->kernel].name;
-    *out = (yolort_step){
-        .kernel = yolort_step_engine(c, i) > 0 ? t->strings + rt_engine_of(t, (uint32_t)i)->name : kernel,
-        .label = t->strings + p->label,
-        .line = p->line,
-        .flops = p->flops,
-        .bytes = p->bytes,
-        .ms = c->ms[i],
-    };
+    RT_TRY(yolort_module_step(c->m, i, out));
+    if (yolort_step_engine(c, i) > 0) out->kernel = t->strings + rt_engine_of(t, (uint32_t)i)->name;
+    out->ms = c->ms[i];
     return YOLORT_OK;
 }

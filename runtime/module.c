@@ -25,6 +25,12 @@ void rt_module_drop(yolort_module *m)
     free(m);
 }
 
+static yolort_status check_programs(yolort_module *m, const struct rt_error *e)
+{
+    for (uint32_t i = 0; i < m->t.file.header->ntarget; i++) RT_TRY(rt_tables_target(&m->t, i, e));
+    return YOLORT_OK;
+}
+
 /* Takes the first program that runs here. When none does: the reason, of the only program or of each; NO_DEVICE when a device is
  * all that each of them lacks. */
 static yolort_status choose_program(yolort_module *m, const struct rt_error *e)
@@ -34,8 +40,6 @@ static yolort_status choose_program(yolort_module *m, const struct rt_error *e)
     size_t used = 0;
     yolort_status lacks = YOLORT_NO_DEVICE;
     uint32_t n = m->t.file.header->ntarget;
-    for (uint32_t i = 0; i < n; i++)
-        RT_TRY(rt_tables_target(&m->t, i, e));
     for (uint32_t i = 0; i < n; i++) {
         RT_TRY(rt_tables_target(&m->t, i, e));
         const struct ym_target *r = m->t.target;
@@ -53,6 +57,14 @@ static yolort_status choose_program(yolort_module *m, const struct rt_error *e)
         if (more > 0) used = used + (size_t)more < sizeof all ? used + (size_t)more : sizeof all - 1;
     }
     return rt_fail(e, lacks, "%s", all);
+}
+
+/* To look at: what runs here, else the first; the module then keeps no device. */
+static yolort_status choose_any(yolort_module *m, const struct rt_error *e)
+{
+    if (choose_program(m, NULL)) RT_TRY(rt_tables_target(&m->t, 0, e));
+    m->dev = NULL;
+    return YOLORT_OK;
 }
 
 static void describe_io(yolort_io *to, const struct ym_io *from, const char *strings)
@@ -105,15 +117,17 @@ static void describe(yolort_module *m)
 
 static yolort_status fill(yolort_module *m, const uint8_t *bytes, size_t size, const struct rt_error *e)
 {
+    int look = m->t.file.limits->look;
     RT_TRY(rt_sections_open(&m->t.file, bytes, size, e));
     RT_TRY(rt_tables_shared(&m->t, e));
-    RT_TRY(choose_program(m, e));
+    RT_TRY(check_programs(m, e));
+    RT_TRY(look ? choose_any(m, e) : choose_program(m, e));
     RT_TRY(rt_tables_program(&m->t, e));
     m->names = calloc((size_t)m->t.meta->nc + 1, sizeof *m->names);
     m->io = calloc(m->t.nio, sizeof *m->io);
     if (!m->names || !m->io) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
-    RT_TRY(rt_constants_make(&m->constants, &m->t, e));
-    RT_TRY(m->dev->load(&m->code, &m->t, e));
+    if (!look) RT_TRY(rt_constants_make(&m->constants, &m->t, e));
+    if (!look) RT_TRY(m->dev->load(&m->code, &m->t, e));
     describe(m);
     return YOLORT_OK;
 }
@@ -143,7 +157,7 @@ static yolort_status build(yolort_module **out, struct rt_block file, const uint
     return YOLORT_OK;
 }
 
-static const yolort_load_opts defaults = {sizeof defaults, YM_MAX_FILE, YM_MAX_MANIFEST, YM_MAX_SECTIONS, 0};
+static const yolort_load_opts defaults = {sizeof defaults, YM_MAX_FILE, YM_MAX_MANIFEST, YM_MAX_SECTIONS, 0, 0};
 
 void yolort_load_opts_init(yolort_load_opts *o, size_t size)
 {
@@ -164,6 +178,7 @@ yolort_status yolort_load_within(yolort_module **out, const void *bytes, size_t 
     RT_CHECK(&e, ARG, LOAD_NULL, out && bytes, "NULL argument");
     if (opts && rt_opts_read(&own, sizeof own, opts)) return rt_fail(&e, YOLORT_ARG, "options of another version");
     RT_CHECK(&e, ARG, LOAD_THREADS, own.threads >= 0 && own.threads <= 1024, "%d threads", own.threads);
+    RT_CHECK(&e, ARG, LOAD_LOOK, own.look == 0 || own.look == 1, "look %d", own.look);
     if ((uintptr_t)bytes % RT_LINE == 0) return build(out, copy, bytes, size, &own, &e);
     RT_CHECK(&e, LIMIT, LOAD_LIMIT, size <= own.max_bytes, "%zu bytes; at most %" PRIu64 " are allowed", size,
              own.max_bytes);
@@ -218,4 +233,27 @@ int yolort_io_find(const yolort_module *m, const char *name)
 size_t yolort_step_count(const yolort_module *m)
 {
     return is_module(m) ? m->t.nstep : 0;
+}
+
+yolort_status yolort_module_step(const yolort_module *m, size_t i, yolort_step *out)
+{
+    if (!RT_HOLDS(MODULE_STEP, out && i < yolort_step_count(m))) return YOLORT_ARG;
+    const struct ym_step *s = &m->t.step[i];
+    *out = (yolort_step){
+        .kernel = m->t.strings + m->t.kernel[s->kernel].name,
+        .label = m->t.strings + s->label,
+        .line = s->line,
+        .flops = s->flops,
+        .bytes = s->bytes,
+    };
+    return YOLORT_OK;
+}
+
+yolort_status yolort_module_engine(const yolort_module *m, size_t step, yolort_engine *out)
+{
+    if (!RT_HOLDS(MODULE_ENGINE, out && step < yolort_step_count(m))) return YOLORT_ARG;
+    const struct ym_engine *g = rt_engine_of(&m->t, (uint32_t)step);
+    if (!g) return YOLORT_ARG;
+    *out = (yolort_engine){m->t.strings + g->name, g->version, g->number, g->space_bytes};
+    return YOLORT_OK;
 }

@@ -71,6 +71,7 @@ typedef struct yolort_load_opts {
     uint64_t max_table_bytes; /* of a section other than code, constants and weights: 16 MiB */
     uint32_t max_sections;    /* 65536 */
     int32_t threads;          /* that help to pack the weights of a large module: 0: one for each core, at most 8; 1 makes none */
+    int32_t look;             /* 1: to look at alone, whatever is here: where no program of it runs, the first; contexts of it give ARG */
 } yolort_load_opts;
 
 YOLORT_API void yolort_load_opts_init(yolort_load_opts *o, size_t size);
@@ -253,6 +254,15 @@ typedef struct yolort_step {
     double ms;           /* of the last profiled run; 0 when the step was skipped */
 } yolort_step;
 YOLORT_API size_t yolort_step_count(const yolort_module *m);
+/* What the module says of a step: no times, and the symbol of its kernel in each case. */
+YOLORT_API yolort_status yolort_module_step(const yolort_module *m, size_t i, yolort_step *out);
+/* How cuDNN may do a step instead; ARG when the module names no engine for it. */
+typedef struct yolort_engine {
+    const char *text;         /* engine, working memory and knobs, as tuning records have them */
+    uint32_t version, number; /* of the cuDNN that it was chosen with: 91900; of the engine in it */
+    uint64_t space_bytes;     /* working memory, in the arena */
+} yolort_engine;
+YOLORT_API yolort_status yolort_module_engine(const yolort_module *m, size_t step, yolort_engine *out);
 YOLORT_API yolort_status yolort_profile(yolort_context *c, int what);
 /* Milliseconds of each of `runs` whole runs, one after another, as yolort_run does them: by the device's own clock on a CUDA module.
  * Waits for them. */

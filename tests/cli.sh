@@ -202,6 +202,10 @@ if have_data weights/tiny_v8_detect.pt; then
     accepted 'model\.0\.conv\.weight' weights "$data/weights/tiny_v8_detect.pt"
     accepted '.' weights "$data/weights/tiny_v8_detect.pt" --json
     json 'isinstance(j, dict)'
+    # No row of a yaml: no line.
+    accepted '' compile "$data/weights/tiny_v8_detect.pt" --imgsz 64 -o "$work/pickled.yoloc"
+    accepted 'ok .* \([0-9]+ elements\)$' verify "$work/pickled.yoloc" --imgsz 64 --samples 8
+    accepted '\(model\.0\.conv [^,]*\)$' inspect "$work/pickled.yoloc" --kernels
 fi
 accepted '^model\.22\.dfl\.conv\.weight 1,16,1,1$' weights models/yolov8.yaml --scale n --nc 80
 accepted '3157200' weights models/yolov8.yaml --scale n --nc 80 --params

@@ -75,41 +75,33 @@ static void add_io(struct cli_text *t, const yolort_io *io)
     cli_text_add(t, "]}");
 }
 
-static void add_step(struct cli_text *t, const yolort_step *s)
+/* line 0: it came from no row of a description. */
+static void add_step(struct cli_text *t, const yolort_module *m, size_t i)
 {
-    cli_text_add(t, "\n {\"kernel\":");
-    cli_text_json(t, s->kernel);
-    cli_text_member(t, "label", s->label);
-    cli_text_addf(t, ",\"line\":%d", s->line);
-    cli_text_member_number(t, "flops", s->flops, 0);
-    cli_text_member_number(t, "bytes", s->bytes, 0);
-    cli_text_add(t, "}");
-}
-
-/* Steps are reached through a context, which allocates; one thread is enough to look. */
-static int add_steps(struct cli_text *t, yolort_module *m, const char *path, struct cli_error *e)
-{
-    yolort_context *context;
-    yolort_context_opts o;
     yolort_step s;
-    yolort_context_opts_init(&o, sizeof o);
-    o.threads = 1;
-    if (cli_runtime_check(yolort_context_new(&context, m, &o), path, NULL, e) != 0)
-        return -1;
-    for (size_t i = 0; i < yolort_step_count(m); i++) {
-        cli_text_add(t, i ? "," : "");
-        if (yolort_step_at(context, i, &s) == YOLORT_OK)
-            add_step(t, &s);
+    yolort_engine g;
+    if (yolort_module_step(m, i, &s) != YOLORT_OK)
+        return;
+    cli_text_add(t, i ? ",\n {\"kernel\":" : "\n {\"kernel\":");
+    cli_text_json(t, s.kernel);
+    cli_text_member(t, "label", s.label);
+    cli_text_addf(t, ",\"line\":%d", s.line);
+    cli_text_member_number(t, "flops", s.flops, 0);
+    cli_text_member_number(t, "bytes", s.bytes, 0);
+    if (yolort_module_engine(m, i, &g) == YOLORT_OK) {
+        cli_text_addf(t, ",\"engine\":{\"cudnn\":%u,\"number\":%u,\"space_bytes\":%llu", g.version, g.number,
+                      (unsigned long long)g.space_bytes);
+        cli_text_member(t, "text", g.text);
+        cli_text_add(t, "}");
     }
-    yolort_context_free(context);
-    return 0;
+    cli_text_add(t, "}");
 }
 
 static int print_json(const struct subject *s, struct cli_error *e)
 {
     yolort_module *m;
     struct cli_text t = {0};
-    if (cli_modfile_load(&m, &s->file, s->path, &s->limits, e) != 0)
+    if (cli_modfile_look(&m, &s->file, s->path, &s->limits, e) != 0)
         return -1;
     add_info(&t, yolort_module_info(m));
     cli_text_add(&t, "],\"io\":[");
@@ -118,10 +110,10 @@ static int print_json(const struct subject *s, struct cli_error *e)
         add_io(&t, yolort_io_at(m, i));
     }
     cli_text_add(&t, "],\"steps\":[");
-    int rc = add_steps(&t, m, s->path, e);
+    for (size_t i = 0; i < yolort_step_count(m); i++)
+        add_step(&t, m, i);
     cli_text_add(&t, "]}\n");
-    if (rc == 0)
-        rc = cli_text_flush(&t, stdout, e);
+    int rc = cli_text_flush(&t, stdout, e);
     cli_text_free(&t);
     yolort_module_free(m);
     return rc;

@@ -55,8 +55,8 @@ void cli_modfile_free(struct cli_modfile *f)
     *f = (struct cli_modfile){.bytes = NULL};
 }
 
-int cli_modfile_load(yolort_module **out, const struct cli_modfile *f, const char *path,
-                     const struct cli_limits *limits, struct cli_error *e)
+static int load(yolort_module **out, const struct cli_modfile *f, const char *path, const struct cli_limits *limits, int look,
+                struct cli_error *e)
 {
     char text[512] = "", named[640];
     yolort_load_opts o;
@@ -64,6 +64,7 @@ int cli_modfile_load(yolort_module **out, const struct cli_modfile *f, const cha
     o.max_bytes = limits->module_bytes;
     o.max_sections = (uint32_t)limits->module_sections;
     o.max_table_bytes = limits->module_table_bytes;
+    o.look = look;
     yolort_status s = yolort_load_within(out, f->bytes, f->size, &o, text, sizeof text);
     if (s == YOLORT_LIMIT)
         snprintf(named, sizeof named, "%s (raise it with --limit module-sections=N or module-table-bytes=N)", text);
@@ -72,4 +73,16 @@ int cli_modfile_load(yolort_module **out, const struct cli_modfile *f, const cha
     else
         snprintf(named, sizeof named, "%s", text);
     return cli_runtime_check(s, path, named, e);
+}
+
+int cli_modfile_load(yolort_module **out, const struct cli_modfile *f, const char *path, const struct cli_limits *limits,
+                     struct cli_error *e)
+{
+    return load(out, f, path, limits, 0, e);
+}
+
+int cli_modfile_look(yolort_module **out, const struct cli_modfile *f, const char *path, const struct cli_limits *limits,
+                     struct cli_error *e)
+{
+    return load(out, f, path, limits, 1, e);
 }

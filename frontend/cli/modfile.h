@@ -32,4 +32,8 @@ void cli_modfile_free(struct cli_modfile *f);
 int cli_modfile_load(yolort_module **out, const struct cli_modfile *f, const char *path,
                      const struct cli_limits *limits, struct cli_error *e);
 
+/* The same to look at alone: no device that its programs need has to be here. */
+int cli_modfile_look(yolort_module **out, const struct cli_modfile *f, const char *path, const struct cli_limits *limits,
+                     struct cli_error *e);
+
 #endif

@@ -90,6 +90,23 @@ picks() { # DEVICES TARGET
 picks 89 cuda:sm_86
 picks 90 cuda:sm_90a
 
+# What a module holds is shown where there is neither a driver nor NVRTC.
+shows() { # PATTERN MODULE OPTION...
+    YOLOC_LIBCUDA=/nowhere/libcuda.so YOLOC_LIBNVRTC=/nowhere/libnvrtc.so "$yoloc" inspect "${@:2}" >"$work/shown" 2>&1 ||
+        fail "inspect ${*:3}: $(cat "$work/shown")"
+    grep -q -e "$1" "$work/shown" || fail "inspect ${*:3} does not show $1: $(cat "$work/shown")"
+}
+shows '^target   cuda:sm_90a, fp32' "$work/tiny.yoloc"
+shows 'generic .* (model\.0\.conv .*, line 6)$' "$work/tiny.yoloc" --kernels
+shows ' -> b[0-9]' "$work/tiny.yoloc" --memory
+shows '^%1 = conv2d' "$work/tiny.yoloc" --ir
+shows '^units [1-9]' "$work/tiny.yoloc" --program
+shows '__global__' "$work/tiny.yoloc" --code
+shows '"target":"cuda:sm_90a"' "$work/tiny.yoloc" --json
+shows '{"kernel":"image_conv2d_silu_.*,"line":6,' "$work/tiny.yoloc" --json
+shows '"target":"cuda:sm_86"' "$work/two.yoloc" --json
+shows 'also for cuda:sm_90a' "$work/two.yoloc"
+
 # A whole network, its kernels run on the host.
 command -v "${CXX:-g++}" >/dev/null || exit 77
 compile models/yolov8n.yaml cuda:sm_90a "$work/cuda.yoloc" --imgsz 96,128 --batch 2
@@ -113,6 +130,9 @@ compile tests/tiny.yaml cpu:native "$work/tiny_cpu.yoloc" --imgsz 64 --no-fast
 competing "$work/dnn.yoloc" --tune full --tune-report
 grep -q ' ms, .*cudnn engine=12 space=4096 24=2, model.1.conv' "$work/log" || fail "cuDNN was not measured: $(cat "$work/log")"
 grep -aq 'cudnn engine=[0-9]' "$work/dnn.yoloc" || fail "cuDNN was not chosen: $(cat "$work/log")"
+shows "^cuDNN    may do [1-9] of the 6 steps, " "$work/dnn.yoloc"
+shows '^     or cuDNN 9\.19\.0: engine [0-9]* with 24=[0-9]*, [0-9]* bytes of working memory$' "$work/dnn.yoloc" --kernels
+shows '"engine":{"cudnn":91900,"number":[0-9]*,"space_bytes":[0-9]*,"text":"cudnn engine=[0-9]* space=[0-9]* 24=[0-9]*"}}' "$work/dnn.yoloc" --json
 competing "$work/dnn_again.yoloc" --tune fast --deterministic
 grep -aq 'cudnn engine=' "$work/dnn_again.yoloc" && fail "a record of other options counts"
 rm -r "$work"/cache/objects

@@ -257,6 +257,8 @@ Test(limits, modules)
     o.threads = 1;
     cr_assert_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_OK, "%s", text);
     yolort_module_free(m);
+    for (o.look = -1; o.look < 4; o.look += 3)
+        cr_expect_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_ARG);
     o.size = 4;
     cr_expect_eq(yolort_load_within(&m, bytes, size, &o, text, sizeof text), YOLORT_ARG);
     free(bytes);

@@ -506,6 +506,40 @@ Test(rt_context, profile)
     close_net(n);
 }
 
+/* A module for another machine: it loads to look at, and to nothing else. */
+Test(rt_context, looked_at)
+{
+    struct modbuild b;
+    yolort_module *m = NULL;
+    yolort_context *c = NULL;
+    yolort_load_opts o;
+    yolort_step s;
+    yolort_engine g;
+    size_t size;
+    modbuild_init(&b);
+    b.target[0].arch = modbuild_string(&b, "pdp11");
+    uint8_t *bytes = modbuild_finish(&b, &size);
+    yolort_load_opts_init(&o, sizeof o);
+    cr_expect_eq(yolort_load_within(&m, bytes, size, &o, NULL, 0), YOLORT_INCOMPATIBLE);
+    o.look = 1;
+    cr_assert_eq(yolort_load_within(&m, bytes, size, &o, NULL, 0), YOLORT_OK);
+    cr_expect_eq(yolort_module_info(m)->max_batch, b.target[0].max_batch);
+    cr_expect_eq(yolort_step_count(m), b.nstep);
+    cr_assert_eq(yolort_module_step(m, 1, &s), YOLORT_OK);
+    cr_expect_str_eq(s.kernel, "kernel");
+    cr_expect(s.line == 2 && s.flops == 384 && s.bytes == 1536 && s.ms == 0);
+    cr_expect_eq(yolort_module_step(m, b.nstep, &s), YOLORT_ARG);
+    cr_expect_eq(yolort_module_engine(m, 1, &g), YOLORT_ARG);
+    cr_expect_eq(yolort_context_new(&c, m, NULL), YOLORT_ARG);
+    yolort_module_free(m);
+    free(bytes);
+    modbuild_init(&b);
+    b.target[0].features = UINT32_MAX;
+    bytes = modbuild_finish(&b, &size);
+    cr_expect_eq(yolort_load_within(&m, bytes, size, &o, NULL, 0), YOLORT_FORMAT, "what is damaged is not to be looked at either");
+    free(bytes);
+}
+
 Test(rt_context, times_of_runs)
 {
     struct net *n = tiny(1, 0);

@@ -332,6 +332,31 @@ static long runs_of(struct net *n, const struct mock *k, int batch)
     return k->runs() - before;
 }
 
+/* Without a driver. */
+Test(rt_cudnn, looked_at)
+{
+    struct net n;
+    yolort_load_opts o;
+    yolort_engine g;
+    yolort_step s;
+    describe(&n);
+    setenv("YOLOC_LIBCUDA", "/nowhere/libcuda.so", 1);
+    cr_expect_eq(load(&n), YOLORT_NO_DEVICE);
+    yolort_load_opts_init(&o, sizeof o);
+    o.look = 1;
+    cr_assert_eq(yolort_load_within(&n.m, n.bytes, n.size, &o, n.why, sizeof n.why), YOLORT_OK, "%s", n.why);
+    cr_assert_eq(yolort_module_engine(n.m, SECOND, &g), YOLORT_OK);
+    cr_expect_str_eq(g.text, "cudnn engine=12");
+    cr_expect(g.version == 91900 && g.number == 12 && g.space_bytes == 4096);
+    cr_assert_eq(yolort_module_step(n.m, SECOND, &s), YOLORT_OK);
+    cr_expect_str_eq(s.kernel, "kernel");
+    cr_expect_eq(yolort_module_engine(n.m, 0, &g), YOLORT_ARG);
+    cr_expect_eq(yolort_module_engine(n.m, 99, &g), YOLORT_ARG);
+    cr_expect_eq(yolort_module_engine(n.m, SECOND, NULL), YOLORT_ARG);
+    yolort_module_free(n.m);
+    free(n.bytes);
+}
+
 Test(rt_cudnn, kernels_where_it_is_not)
 {
     struct mock k = mock();

@@ -39,7 +39,7 @@ Test(target, unknown)
 {
     expect_error("cpu:x86-64-v5", "cpu:x86-64-v");
     expect_error("cpu:natve", "did you mean 'cpu:native'?");
-    expect_error("reff", "did you mean 'ref'?");
+    expect_error("reff", "unknown target 'reff'");
     expect_error("gpu", "targets are");
     expect_error("", "targets are");
     expect_error("cpu:", "unknown target 'cpu:'");
@@ -148,7 +148,7 @@ Test(target, list)
     struct yir_str s = {.arena = a};
     cg_targets_list(&s);
     cr_assert_not_null(s.text);
-    cr_expect_not_null(strstr(s.text, "ref "));
+    cr_expect_null(strstr(s.text, "ref "), "nothing can be made for it");
     cr_expect_eq(s.text[s.len - 1], '\n');
     struct cg_target t;
     if (cg_target_find(a, d, "cpu:native", &t)) return;
