@@ -8,7 +8,7 @@ configure_file(cmake/yolort.pc.in yolort.pc @ONLY)
 configure_file(cmake/yoloc.pc.in yoloc.pc @ONLY)
 configure_file(cmake/yolosign.pc.in yolosign.pc @ONLY)
 
-install(TARGETS yolort yolort_static yoloc_shared yoloc_static yolosign yolosign_static yoloc)
+install(TARGETS ${SHARED_LIBS} yolort_static yoloc_static yolosign_static yoloc)
 install(FILES runtime/yolort.h frontend/yoloc.h sign/yolosign.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${PROJECT_BINARY_DIR}/yolort.pc ${PROJECT_BINARY_DIR}/yoloc.pc ${PROJECT_BINARY_DIR}/yolosign.pc DESTINATION ${PC_FOLDER})
 install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/yoloc/models)
