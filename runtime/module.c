@@ -132,9 +132,9 @@ static yolort_status fill(yolort_module *m, const uint8_t *bytes, size_t size, c
     return YOLORT_OK;
 }
 
-/* Takes over `file`, which may be dead: then the bytes are the caller's. */
+/* Takes over `file`, which may be dead: then the bytes are the caller's. digest: of them, or NULL. */
 static yolort_status build(yolort_module **out, struct rt_block file, const uint8_t *bytes, size_t size,
-                           const yolort_load_opts *limits, const struct rt_error *e)
+                           const uint8_t *digest, const yolort_load_opts *limits, const struct rt_error *e)
 {
     yolort_module *m = calloc(1, sizeof *m);
     if (!m) {
@@ -145,12 +145,14 @@ static yolort_status build(yolort_module **out, struct rt_block file, const uint
     atomic_init(&m->refs, 1);
     m->file = file;
     m->t.file.limits = limits;
+    m->t.file.digest = digest;
     yolort_status s = fill(m, bytes, size, e);
     if (s) {
         rt_module_drop(m);
         return s;
     }
     m->t.file.limits = NULL;
+    m->t.file.digest = NULL;
     rt_block_seal(&m->file);
     rt_block_seal(&m->constants);
     *out = m;
@@ -179,12 +181,12 @@ yolort_status yolort_load_within(yolort_module **out, const void *bytes, size_t 
     if (opts && rt_opts_read(&own, sizeof own, opts)) return rt_fail(&e, YOLORT_ARG, "options of another version");
     RT_CHECK(&e, ARG, LOAD_THREADS, own.threads >= 0 && own.threads <= 1024, "%d threads", own.threads);
     RT_CHECK(&e, ARG, LOAD_LOOK, own.look == 0 || own.look == 1, "look %d", own.look);
-    if ((uintptr_t)bytes % RT_LINE == 0) return build(out, copy, bytes, size, &own, &e);
+    if ((uintptr_t)bytes % RT_LINE == 0) return build(out, copy, bytes, size, NULL, &own, &e);
     RT_CHECK(&e, LIMIT, LOAD_LIMIT, size <= own.max_bytes, "%zu bytes; at most %" PRIu64 " are allowed", size,
              own.max_bytes);
     if (rt_block_new(&copy, size, 0)) return rt_fail(&e, YOLORT_OOM_HOST, "no memory for %zu bytes", size);
     memcpy(copy.data, bytes, size);
-    return build(out, copy, copy.data, size, &own, &e);
+    return build(out, copy, copy.data, size, NULL, &own, &e);
 }
 
 yolort_status yolort_load_file(yolort_module **out, const char *path, char *error, size_t error_size)
@@ -192,9 +194,10 @@ yolort_status yolort_load_file(yolort_module **out, const char *path, char *erro
     char text[768];
     struct rt_error e = {error, error_size}, inner = {text, sizeof text};
     struct rt_block file;
+    struct rt_taken_digest digest;
     RT_CHECK(&e, ARG, LOAD_FILE_NULL, out && path, "NULL argument");
-    yolort_status s = rt_file_read(&file, path, YM_MAX_FILE, &inner);
-    if (!s) s = build(out, file, file.data, file.size, &defaults, &inner);
+    yolort_status s = rt_file_read(&file, &digest, path, YM_MAX_FILE, &inner);
+    if (!s) s = build(out, file, file.data, file.size, digest.taken ? digest.bytes : NULL, &defaults, &inner);
     return s ? rt_fail(&e, s, "%s: %s", path, text) : s;
 }
 

@@ -14,7 +14,8 @@ struct rt_span {
 struct rt_sections {
     const struct ym_header *header;
     const struct ym_section *row;
-    const yolort_load_opts *limits; /* only while it is opened */
+    const yolort_load_opts *limits; /* only while it is opened, as is */
+    const uint8_t *digest;          /* of these bytes, when it was taken while they were read; else NULL */
 };
 
 /* s->limits is set; bytes: 64-byte aligned. Nothing but the header is looked at before the digest has been found right. */

@@ -251,6 +251,16 @@ WRAPPED(ssize_t, read, int fd, void *p, size_t n)
     return __real_read(fd, p, cut(n, now));
 }
 
+WRAPPED(ssize_t, pread, int fd, void *p, size_t n, off_t at)
+{
+    int now = turn(FAULT_IO, "pread");
+    if (now && !armed.cut) {
+        errno = armed.error;
+        return -1;
+    }
+    return __real_pread(fd, p, cut(n, now), at);
+}
+
 WRAPPED(ssize_t, write, int fd, const void *p, size_t n)
 {
     int now = turn(FAULT_IO, "write");

@@ -13,6 +13,7 @@
 
 #include "modbuild.h"
 #include "runtime/cpufeature.h"
+#include "runtime/file.h"
 #include "runtime/yolort.h"
 
 static char text[512];
@@ -813,6 +814,37 @@ Test(rt_module, files)
     cr_expect_eq(load_as_nobody(), YOLORT_IO);
     static const char *const made[] = {"good", "bad", "empty", "fifo", "huge", "closed"};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) unlink(in_folder(made[i]));
+    rmdir(folder);
+    free(bytes);
+}
+
+/* Several threads read a large file, and its digest is that of what they read. */
+Test(rt_module, large_files)
+{
+    enum { LARGE = (16 << 20) + (5 << 20) + 77, DIGEST_AT = 24 };
+    struct rt_block b;
+    struct rt_taken_digest taken;
+    uint8_t *bytes = malloc(LARGE), whole[RT_DIGEST], other[RT_DIGEST];
+    const char *scratch = getenv("YOLOC_TEST_SCRATCH");
+    cr_assert(bytes && !chdir(scratch ? scratch : "/tmp") && mkdtemp(folder));
+    uint32_t v = 1;
+    for (size_t i = 0; i < LARGE; i++) bytes[i] = (uint8_t)((v = v * 1664525u + 1013904223u) >> 24);
+    cr_assert_eq(rt_digest(bytes, LARGE, DIGEST_AT, NULL, whole), 0);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        bytes[LARGE - 1 - (damaged << 20)] ^= (uint8_t)damaged;
+        write_file("large", bytes, LARGE);
+        cr_assert_eq(rt_file_read(&b, &taken, path, LARGE, NULL), YOLORT_OK);
+        cr_expect(taken.taken && b.size == LARGE && !memcmp(b.data, bytes, LARGE));
+        cr_expect_eq(!memcmp(taken.bytes, whole, sizeof whole), !damaged);
+        cr_assert_eq(rt_digest(b.data, LARGE, DIGEST_AT, NULL, other), 0);
+        cr_expect(!memcmp(taken.bytes, other, sizeof other));
+        rt_block_free(&b);
+    }
+    cr_expect_eq(rt_file_read(&b, &taken, path, LARGE - 1, NULL), YOLORT_LIMIT);
+    memcpy(bytes, "YOLOCMOD", 8);
+    write_file("large", bytes, LARGE);
+    cr_expect_neq(load_path(path), YOLORT_OK);
+    unlink(path);
     rmdir(folder);
     free(bytes);
 }
