@@ -425,9 +425,14 @@ yir_ref fe_low_espdetect(struct fe_lower *l, const struct fe_site *s)
     return lower(&d, false, false, 0);
 }
 
+/* Its bins are 16, whatever the description says. */
 yir_ref fe_low_v10detect(struct fe_lower *l, const struct fe_site *s)
 {
+    enum { BINS = 16 };
     struct detect d = {.l = l, .s = s};
+    if (l->reg_max != BINS && !l->weights)
+        fe_warn(l, W_YAML, "v10Detect has %d bins a side; reg_max of %lld has no effect", BINS, (long long)l->reg_max);
+    l->reg_max = BINS;
     l->legacy = false;
     return lower(&d, true, false, 0);
 }

@@ -183,6 +183,23 @@ static bool take_activation(struct fe_lower *l, struct fe_arg *a, const struct f
     return FE_HOLDS(ARG_ACTIVATION, v->kind == FE_BOOL || v->kind == FE_NONE);
 }
 
+/* Numbers and None count as Python has it: what is not 0 is true. */
+static bool take_bool(struct fe_arg *a, const struct fe_value *v)
+{
+    double f = 0;
+    if (FE_BREAKS(ARG_BOOL, v->kind != FE_BOOL && v->kind != FE_NONE && !fe_as_float(v, &f))) return false;
+    a->i[0] = v->kind == FE_BOOL ? v->i : f != 0;
+    return true;
+}
+
+static void warn_bool(struct fe_lower *l, const struct fe_site *s, const struct fe_arg *a)
+{
+    double f = 0;
+    if (a->kind != 'b' || !a->v || a->v->kind == FE_BOOL || (fe_as_float(a->v, &f) && (f == 0 || f == 1))) return;
+    fe_warn(l, W_CHANGED, "%s: the argument %.*s is True or False; %s counts as %s", s->module->name, (int)a->len, a->name,
+            fe_describe(l->arena, a->v), a->i[0] ? "True" : "False");
+}
+
 /* Types one value as the schema says. */
 static bool take_value(struct fe_lower *l, struct fe_arg *a, const struct fe_value *v)
 {
@@ -197,8 +214,7 @@ static bool take_value(struct fe_lower *l, struct fe_arg *a, const struct fe_val
     case 'p':
         return a->none || take_pair(a, v);
     case 'b':
-        a->i[0] = v->i;
-        return v->kind == FE_BOOL || int_between(v, 0, 1, &a->i[0]);
+        return take_bool(a, v);
     case 'f':
         a->f = (double)v->i; /* True is the number 1, as the tools that read such files have it */
         return FE_HOLDS(ARG_FINITE, (v->kind == FE_BOOL || fe_as_float(v, &a->f)) && isfinite(a->f) && a->f > 0);
@@ -257,6 +273,7 @@ static int bind_one(struct fe_lower *l, struct fe_site *s, const struct field *f
         return fe_fail_at(l, loc, E_ARGS, "%s: the argument %.*s must be %s, not %s", s->module->name,
                           (int)f->len, f->name, kind_text(f->kind), fe_describe(l->arena, v));
     }
+    warn_bool(l, s, a);
     if (f->kind == 'c' && (s->module->flags & FE_M_SCALED)) a->i[0] = scale_channels(l, a->i[0], v->loc);
     return 0;
 }

@@ -179,6 +179,35 @@ Test(front_rows, classes_of_torch)
     cr_expect_eq(count_ops(m, YIR_avgmap), 2, "its own and the head's");
 }
 
+/* Whether the build warns with this text. */
+static bool warns(const char *yaml, enum yir_diag_id id, const char *part)
+{
+    accept(yaml);
+    bool found = false;
+    for (size_t i = 0; i < yir_diag_count(d); i++)
+        found |= yir_diag_at(d, i)->id == id && strstr(yir_diag_at(d, i)->text, part);
+    return found;
+}
+
+#define TEN(keys) "nc: 2\n" keys "backbone:\n" FIRST "head:\n  - [[0], 1, v10Detect, [nc]]\n"
+
+/* Where a flag stands, any number is one, and None is False; the head of YOLOv10 does not ask for reg_max. */
+Test(front_rows, numbers_that_count_otherwise)
+{
+    cr_expect(warns(with_row("[-1, 1, C2f, [16, 2]]"), W_CHANGED, "shortcut is True or False; the integer 2 counts as True"));
+    cr_expect_eq(count_ops(build(with_row("[-1, 1, C2f, [16, 2]]")), YIR_add), 1);
+    cr_expect(warns(with_row("[-1, 1, C2f, [16, None]]"), W_CHANGED, "counts as False"));
+    cr_expect_eq(count_ops(build(with_row("[-1, 1, C2f, [16, None]]")), YIR_add), 0);
+    cr_expect_not(warns(with_row("[-1, 1, C2f, [16, 1]]"), W_CHANGED, ""));
+    cr_expect_eq(params_of("[-1, 1, nn.Identity, [16, 3, 2]]") + params_of("[-1, 1, Silence, []]"), 0);
+    struct yir_str text[2] = {{.arena = a}, {.arena = a}};
+    cr_expect_not(warns(TEN(""), W_YAML, "reg_max"));
+    cr_expect(warns(TEN("reg_max: 8\n"), W_YAML, "reg_max of 8 has no effect"));
+    for (int i = 0; i < 2; i++)
+        yir_print(&text[i], build(i ? TEN("reg_max: 8\n") : TEN(""))->func, 0);
+    cr_expect_str_eq(text[0].text, text[1].text);
+}
+
 Test(front_rows, rows)
 {
     static const struct bad rows[] = {
@@ -272,7 +301,7 @@ Test(front_rows, arguments)
         {"Conv, [16, 3, 1, 0, 1, 1, 7]", E_ARGS, "argument act"},
         {"Conv, [16, 3, 1, 0, 1, 1, [nn.ReLU]]", E_ARGS, "argument act"},
         {"Conv, [16, 3, 1, 0, 1, 1, True, 8]", E_ARGS, "at most 7 arguments"},
-        {"C2f, [16, 2]", E_ARGS, "shortcut"},
+        {"C2f, [16, [True]]", E_ARGS, "shortcut"},
         {"C2f, [16, yes please]", E_ARGS, "shortcut"},
         {"C2f, [16, True, 1, .nan]", E_ARGS, "argument e"},
         {"C2f, [16, True, 1, 0]", E_ARGS, "above 0"},
