@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "artifact_dir.h"
 #include "check.h"
 #include "ir/crashpoint.h"
+#include "ir/large.h"
 
 /* Head of a file: magic 8, version 4, zero 4, kind 16, length of the key 8, length of the payload 8, digest 16; then key and
  * payload. Numbers are little-endian. The digest covers all of it, itself taken as zeros. */
@@ -138,22 +138,12 @@ static enum found read_key(struct reading *r)
     return CG_HOLDS(ARTIFACT_KEY, same) ? HIT : OTHER;
 }
 
-/* Of a large payload the pages' first touch would take as long as reading it: huge pages where the system has them. */
-static void *payload_memory(size_t size)
-{
-    const size_t page = (size_t)2 << 20;
-    if (size < 4 * page) return malloc(size);
-    void *p = aligned_alloc(page, (size + page - 1) / page * page);
-    if (p) (void)madvise(p, size, MADV_HUGEPAGE);
-    return p;
-}
-
 /* The file is as large as it said, so memory for the payload is bounded by it. The digest is taken of what the cache still has. */
 static enum found read_payload(struct reading *r)
 {
     enum { PART = 256 << 10 };
     uint8_t digest[16];
-    if (r->payload > SIZE_MAX / 2 || !(r->bytes = payload_memory((size_t)r->payload + 1))) return MISS;
+    if (r->payload > SIZE_MAX / 2 || !(r->bytes = yir_large_alloc((size_t)r->payload + 1))) return MISS;
     for (size_t at = 0, n; at < r->payload; at += n) {
         n = (size_t)r->payload - at < PART ? (size_t)r->payload - at : PART;
         enum found f = read_whole(r->fd, (char *)r->bytes + at, n);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "ir/large.h"
 
 struct buffer {
     uint8_t *bytes;
@@ -32,7 +33,7 @@ static const char *fill(int fd, uint64_t max, struct buffer *b, enum yir_diag_id
         return "is larger than the limit";
     *id = E_MEMORY;
     b->len = (size_t)st.st_size;
-    b->bytes = malloc(b->len + 1);
+    b->bytes = yir_large_alloc(b->len + 1);
     if (!b->bytes) return "does not fit into memory";
     *id = E_OPEN;
     for (size_t at = 0; at < b->len;) {

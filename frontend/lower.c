@@ -338,8 +338,15 @@ struct settled {
     const char *full;
     int64_t dim[FE_MAX_RANK];
     uint64_t n;
-    float *data; /* NULL: none yet */
+    const float *data; /* NULL: none yet */
 };
+
+static const float *rule_data(struct fe_lower *l, const struct settled *w, int rank)
+{
+    float *data = yir_alloc_n(l->arena, w->n, sizeof *data);
+    fe_rule_fill(w->full, w->dim, rank, data);
+    return data;
+}
 
 static bool settle_weight(struct fe_lower *l, const char *name, const int64_t *dim, int rank, unsigned flags,
                           struct settled *w)
@@ -357,11 +364,8 @@ static bool settle_weight(struct fe_lower *l, const char *name, const int64_t *d
     if (t && settle_shape(l, t, w->full, w->dim, rank, flags)) t = NULL;
     w->n = count_elements(l, w->dim, rank);
     if (!w->n) return false;
-    if (l->final && (t || l->rule)) w->data = yir_alloc_n(l->arena, w->n, sizeof *w->data);
-    if (w->data && t)
-        fe_tensor_f32(t, w->data);
-    else if (w->data)
-        fe_rule_fill(w->full, w->dim, rank, w->data);
+    if (l->final && t) w->data = fe_tensor_floats(l->arena, t);
+    else if (l->final && l->rule) w->data = rule_data(l, w, rank);
     return true;
 }
 

@@ -100,6 +100,14 @@ void fe_tensor_f32(const struct fe_tensor *t, float *out)
         for_runs(t, run_f32, &out);
 }
 
+const float *fe_tensor_floats(struct yir_arena *a, const struct fe_tensor *t)
+{
+    if (t->dtype == YIR_F32 && is_dense(t) && (uintptr_t)t->data % sizeof(double) == 0) return t->data;
+    float *out = yir_alloc_n(a, (size_t)t->numel, sizeof *out);
+    fe_tensor_f32(t, out);
+    return out;
+}
+
 void fe_tensor_f64(const struct fe_tensor *t, double *out)
 {
     for_runs(t, run_f64, &out);

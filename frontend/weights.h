@@ -76,6 +76,9 @@ const struct fe_value *fe_node_attr(const struct fe_node *n, const char *key); /
 void fe_tensor_f32(const struct fe_tensor *t, float *out);
 void fe_tensor_f64(const struct fe_tensor *t, double *out);
 
+/* The same as fe_tensor_f32, of the tensor itself where that is dense and F32 already: for what lives no longer than it does. */
+const float *fe_tensor_floats(struct yir_arena *a, const struct fe_tensor *t);
+
 /* Machine-readable listing:
  * {"version":1,"file","kind","stored_in","nc","names":[...],"tensors":[{"name","dtype","shape"}]}. -1: no
  * memory. */
