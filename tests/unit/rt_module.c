@@ -742,7 +742,14 @@ Test(rt_module, several_programs)
 
 /* --- files ------------------------------------------------------------------------------------------------------ */
 
-static char folder[] = "rt_moduleXXXXXX", path[64];
+static char folder[32], path[64];
+
+static void enter_folder(void)
+{
+    const char *scratch = getenv("YOLOC_TEST_SCRATCH");
+    strcpy(folder, "rt_moduleXXXXXX");
+    cr_assert(!chdir(scratch ? scratch : "/tmp") && mkdtemp(folder));
+}
 
 static const char *in_folder(const char *name)
 {
@@ -783,8 +790,7 @@ Test(rt_module, files)
 {
     struct modbuild b;
     size_t size;
-    const char *scratch = getenv("YOLOC_TEST_SCRATCH");
-    cr_assert(!chdir(scratch ? scratch : "/tmp") && mkdtemp(folder));
+    enter_folder();
     modbuild_init(&b);
     uint8_t *bytes = modbuild_finish(&b, &size);
     write_file("good", bytes, size);
@@ -825,8 +831,8 @@ Test(rt_module, large_files)
     struct rt_block b;
     struct rt_taken_digest taken;
     uint8_t *bytes = malloc(LARGE), whole[RT_DIGEST], other[RT_DIGEST];
-    const char *scratch = getenv("YOLOC_TEST_SCRATCH");
-    cr_assert(bytes && !chdir(scratch ? scratch : "/tmp") && mkdtemp(folder));
+    enter_folder();
+    cr_assert(bytes);
     uint32_t v = 1;
     for (size_t i = 0; i < LARGE; i++) bytes[i] = (uint8_t)((v = v * 1664525u + 1013904223u) >> 24);
     cr_assert_eq(rt_digest(bytes, LARGE, DIGEST_AT, NULL, whole), 0);
