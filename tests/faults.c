@@ -56,7 +56,7 @@ static const struct scenario scenarios[] = {
     {"inspect-program", &cli_command_inspect, {"net.yoloc", "--program"}, NULL, 0},
     {"inspect-memory", &cli_command_inspect, {"net.yoloc", "--memory"}, NULL, 0},
     {"compile", &cli_command_compile, {"net.yaml", "--weights", "rule", "--imgsz", "32", "-o", "made"}, "made", 1},
-    {"recompile", &cli_command_compile, {"net.yoloc", "--imgsz", "64", "-o", "made"}, "made", 2},
+    {"recompile", &cli_command_compile, {"net.yoloc", "--imgsz", "64", "-o", "made"}, "made", 1},
     {"detect-size", &cli_command_detect, {"net.yoloc", "a.png", "--imgsz", "64", "--txt"}, "cache/yoloc", 1},
     {"verify", &cli_command_verify, {"net.yoloc"}, NULL, 2},
 #endif

@@ -1,19 +1,30 @@
 #include "model.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MODULE_MAGIC "YOLOCMOD"
 
+/* A file that can't be read is no module: what reads it next says why. */
 static int is_module(const char *path)
 {
     char head[sizeof MODULE_MAGIC - 1];
+    size_t n = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* never waits for a FIFO's writer */
-    int yes = fd >= 0 && read(fd, head, sizeof head) == sizeof head && memcmp(head, MODULE_MAGIC, sizeof head) == 0;
-    if (fd >= 0)
-        close(fd);
-    return yes;
+    if (fd < 0)
+        return 0;
+    while (n < sizeof head) {
+        ssize_t got = read(fd, head + n, sizeof head - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    close(fd);
+    return n == sizeof head && memcmp(head, MODULE_MAGIC, n) == 0;
 }
 
 static int recompile(struct cli_compiler *c, const struct cli_trust *trust, const char *path,
