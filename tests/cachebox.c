@@ -28,8 +28,14 @@ void cachebox_path(char path[192], bool fast)
 
 void cachebox_remove(const char *path)
 {
-    char command[256];
-    snprintf(command, sizeof command, "rm -rf '%.*s'", (int)(strrchr(path, '/') - path), path);
+    char folder[192], command[256];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *last = strrchr(folder, '/'), *name;
+    NEED(last && !strcmp(last, "/yoloc"));
+    *last = 0;
+    name = strrchr(folder, '/');
+    NEED(name && strlen(name) == strlen("/cacheXXXXXX") && !strncmp(name, "/cache", 6));
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
     NEED(system(command) == 0);
 }
 

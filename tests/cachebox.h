@@ -17,7 +17,7 @@ struct cachebox {
 
 /* A fresh, empty folder's name; its place exists. In memory when the machine has a place for that and fast is set. */
 void cachebox_path(char path[192], bool fast);
-void cachebox_remove(const char *path);
+void cachebox_remove(const char *path); /* and its place; aborts unless path is as cachebox_path makes it */
 
 /* Opens all there is, as well as it can be. limit: of artifacts, 0 for the default. */
 void cachebox_open(struct cachebox *b, const char *path, uint64_t limit);
