@@ -147,7 +147,7 @@ static void stats(struct cache_arg *a, struct listing *l)
                     (u)c.damaged, (u)c.modules, (u)c.bytes, (u)cg_artifacts_limit(a->artifacts));
         return;
     }
-    yir_str_fmt(&l->s, "folder    %s\n", path);
+    yir_str_fmt(&l->s, "folder    %s\n", yir_printable(l->s.arena, path));
     yir_str_fmt(&l->s, "records   %llu in %.1f MB", (u)t.records, (double)t.bytes / 1e6);
     if (t.damaged) yir_str_fmt(&l->s, ", %llu damaged", (u)t.damaged);
     if (t.claims) yir_str_fmt(&l->s, ", %llu being measured", (u)t.claims);

@@ -10,7 +10,7 @@
  * while its buffer grows, and calls that success.) */
 char *fe_json_text(const json_t *root);
 
-/* Appends bytes as a string in quotes; those that are not ASCII stand for the characters of their numbers. */
+/* Appends bytes as a string in quotes; those that are not UTF-8 become U+FFFD. */
 void fe_json_quote(struct yir_str *s, const char *bytes, size_t n);
 
 #endif

@@ -55,17 +55,29 @@ static void add_gpus(struct cli_text *t, const struct gpus *g)
     }
 }
 
-static void print_gpus(const struct gpus *g)
+/* Names come from drivers, reasons name files of the environment. */
+static void print_gpus(struct cli_text *t, const struct gpus *g)
 {
-    for (size_t i = 0; i < g->n; i++)
-        printf("%s  device %d: %s, %d multiprocessors, %.1f GB, driver for CUDA %d.%d\n", g->gpu[i].target, g->gpu[i].ordinal,
-               g->gpu[i].name, g->gpu[i].multiprocessors, (double)g->gpu[i].memory_bytes / 1e9, g->driver / 1000,
-               g->driver % 1000 / 10);
-    if (!g->n) printf("cuda        none%s%s\n", *g->why ? ": " : "", g->why);
+    for (size_t i = 0; i < g->n; i++) {
+        cli_text_addf(t, "%s  device %d: ", g->gpu[i].target, g->gpu[i].ordinal);
+        cli_text_plain(t, g->gpu[i].name, 0);
+        cli_text_addf(t, ", %d multiprocessors, ", g->gpu[i].multiprocessors);
+        cli_text_column(t, (double)g->gpu[i].memory_bytes / 1e9, 1, 0);
+        cli_text_addf(t, " GB, driver for CUDA %d.%d\n", g->driver / 1000, g->driver % 1000 / 10);
+    }
+    if (!g->n) {
+        cli_text_add(t, *g->why ? "cuda        none: " : "cuda        none");
+        cli_text_plain(t, g->why, 0);
+        cli_text_add(t, "\n");
+    }
+    cli_text_add(t, "cudnn       ");
     if (g->cudnn)
-        printf("cudnn       %d.%d.%d\n", g->cudnn / 10000, g->cudnn / 100 % 100, g->cudnn % 100);
-    else
-        printf("cudnn       none: %s\n", g->no_cudnn);
+        cli_text_addf(t, "%d.%d.%d", g->cudnn / 10000, g->cudnn / 100 % 100, g->cudnn % 100);
+    else {
+        cli_text_add(t, "none: ");
+        cli_text_plain(t, g->no_cudnn, 0);
+    }
+    cli_text_add(t, "\n");
 }
 
 static int print_json(const char *cpu, const struct gpus *g, struct cli_error *e)
@@ -93,9 +105,16 @@ static int run(const void *options, const struct cli_args *args, struct cli_erro
     cli_host_cpu(cpu, sizeof cpu);
     if (o->json)
         return print_json(cpu, &gpus, e);
-    printf("cpu:native  %s, %d threads\n", cpu, yolort_cpu_threads());
-    print_gpus(&gpus);
-    printf("\ntargets:\n");
+    struct cli_text t = {0};
+    cli_text_add(&t, "cpu:native  ");
+    cli_text_plain(&t, cpu, 0);
+    cli_text_addf(&t, ", %d threads\n", yolort_cpu_threads());
+    print_gpus(&t, &gpus);
+    cli_text_add(&t, "\ntargets:\n");
+    int failed = cli_text_flush(&t, stdout, e);
+    cli_text_free(&t);
+    if (failed)
+        return -1;
     struct cli_compiler c;
     yoloc_result text = {NULL, 0};
     if (cli_compiler_open(&c, NULL, e) != 0)

@@ -1,4 +1,5 @@
 /* Modules whose texts hold what a terminal would obey, under a right digest: no command prints it as it is. */
+#include "cachebox.h"
 #include "frontend/cli/commands.h"
 #include "frontend/yoloc.h"
 #include "ir/utf8.h"
@@ -80,6 +81,39 @@ Test(cli_terminal, texts_of_a_module)
     }
     unlink(path);
     free(bytes);
+}
+
+Test(cli_terminal, names_in_the_environment)
+{
+    size_t n;
+    setenv("YOLOC_LIBCUDA", RUDE, 1);
+    setenv("YOLOC_LIBCUDNN", RUDE, 1);
+    char *text = printed(&cli_command_devices, 0, NULL, &n);
+    expect_harmless(text, n, "devices");
+    cr_expect(strstr(text, "\ncuda        none: ") && strstr(text, "\ncudnn       none: "), "%s", text);
+    free(text);
+}
+
+/* A folder of that name, and of a letter beyond ASCII, which JSON gets as it is. */
+Test(cli_terminal, folder_of_the_cache)
+{
+    char box[192], path[256];
+    yoloc_opts o;
+    yoloc *c;
+    yoloc_result text;
+    cachebox_path(box, true);
+    snprintf(path, sizeof path, "%s" RUDE "\xc3\xa9", box);
+    for (int json = 0; json < 2; json++) {
+        yoloc_opts_init(&o, sizeof o);
+        o.cache_dir = path;
+        cr_assert_eq(yoloc_open(&c, &o), YOLOC_OK);
+        cr_assert_eq(yoloc_cache_text(c, "stats", json, &text), YOLOC_OK);
+        expect_harmless(text.bytes, text.size, json ? "cache stats --json" : "cache stats");
+        cr_expect(!json || strstr(text.bytes, "\\u000d\\u009b[2J\\u202e\\ufffd\xc3\xa9\""), "%s", (char *)text.bytes);
+        yoloc_free_result(&text);
+        yoloc_close(c);
+    }
+    cachebox_remove(box);
 }
 
 /* The name in the IR's first line is changed, and so that all of it is still shown, with a NUL too. */
