@@ -127,8 +127,8 @@ void cudanet_run(struct yir_arena *a, const struct cudanet *m, const struct cg_p
             map[j] = map_of(&k->map[j], mem, yir_dtype_size(k->prog->mem[k->map[j].mem].dtype));
             parameter[k->prog->nmem + 1 + j] = &map[j];
         }
-        /* Where blocks are as many as multiprocessors let there be, on a large GPU first, which leaves some without work. */
-        if (k->launch.most_blocks) run(count_blocks(&k->launch, total, 132), (unsigned)k->launch.threads, parameter);
+        /* Where blocks are as many as multiprocessors let there be, on a large GPU first: images may leave some without work. */
+        if (k->launch.most_blocks && batch > 1) run(count_blocks(&k->launch, total, 132), (unsigned)k->launch.threads, parameter);
         run(count_blocks(&k->launch, total, 1), (unsigned)k->launch.threads, parameter);
     }
 }
