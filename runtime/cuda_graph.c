@@ -104,30 +104,14 @@ struct links {
     size_t n;
 };
 
-/* What a node waits for. */
-static uint32_t wait_first(const struct cuda_graphs *g, const struct rt_order *o, uint32_t node)
-{
-    return g->mode & YOLORT_GRAPH_CHAIN ? 0 : o->first[node];
-}
-
-static uint32_t wait_end(const struct cuda_graphs *g, const struct rt_order *o, uint32_t node)
-{
-    return g->mode & YOLORT_GRAPH_CHAIN ? node > 0 : o->first[node + 1];
-}
-
-static uint32_t wait_at(const struct cuda_graphs *g, const struct rt_order *o, uint32_t node, uint32_t k)
-{
-    return g->mode & YOLORT_GRAPH_CHAIN ? node - 1 : o->before[k];
-}
-
 /* A kernel that waits by itself for the end of those before may be started before that end. What lies further back is over then as
  * well: those before have waited for it, in whichever way. */
 static int is_programmatic(const struct cuda_graphs *g, const struct rt_order *o, const struct cuda_graph *x, uint32_t node)
 {
     if (!g->api->graph_link_as || g->mode & YOLORT_GRAPH_FULL_EDGES || x->whole[node]) return 0;
     if (!g->t->kernel[g->t->step[o->step[node]].kernel].waits) return 0;
-    for (uint32_t k = wait_first(g, o, node); k < wait_end(g, o, node); k++)
-        if (x->whole[wait_at(g, o, node, k)]) return 0;
+    for (uint32_t k = o->first[node]; k < o->first[node + 1]; k++)
+        if (x->whole[o->before[k]]) return 0;
     return 1;
 }
 
@@ -136,8 +120,8 @@ static void collect(const struct cuda_graphs *g, const struct rt_order *o, const
     l->n = 0;
     for (uint32_t i = 0; i < o->n; i++) {
         if (is_programmatic(g, o, x, i) != programmatic) continue;
-        for (uint32_t k = wait_first(g, o, i); k < wait_end(g, o, i); k++, l->n++) {
-            l->from[l->n] = x->node[wait_at(g, o, i, k)];
+        for (uint32_t k = o->first[i]; k < o->first[i + 1]; k++, l->n++) {
+            l->from[l->n] = x->node[o->before[k]];
             l->to[l->n] = x->node[i];
             l->as[l->n] = (struct cuda_edge){.from_port = PROGRAMMATIC, .type = PROGRAMMATIC};
         }
@@ -157,7 +141,7 @@ static int link_all(const struct cuda_graphs *g, const struct rt_order *o, const
 
 static yolort_status add_links(const struct cuda_graphs *g, const struct rt_order *o, const struct cuda_graph *x, const struct rt_error *e)
 {
-    size_t most = (size_t)o->first[o->n] + o->n + 1;
+    size_t most = (size_t)o->first[o->n] + 1;
     struct links l = {calloc(most, sizeof *l.from), calloc(most, sizeof *l.to), calloc(most, sizeof *l.as), 0};
     yolort_status s = l.from && l.to && l.as ? check(g, link_all(g, o, x, &l), e) : YOLORT_OOM_HOST;
     free(l.from);
@@ -188,6 +172,7 @@ static yolort_status build(const struct cuda_graphs *g, const struct rt_play *p,
     if (!x) return rt_fail(e, YOLORT_OOM_HOST, "no memory");
     *x = (struct cuda_graph){.batch = p->batch, .in = {p->in[0], p->in[1]}, .out = {p->out[0], p->out[1]}};
     yolort_status s = rt_order_new(&o, g->t, p->in, p->out, p->batch);
+    if (!s && g->mode & YOLORT_GRAPH_CHAIN) rt_order_chain(&o);
     if (!s) s = fill(g, p, &o, x, e);
     rt_order_free(&o);
     if (s)

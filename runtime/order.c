@@ -144,3 +144,12 @@ void rt_order_free(struct rt_order *o)
     free(o->before);
     memset(o, 0, sizeof *o);
 }
+
+/* There is room for two edges a node. */
+void rt_order_chain(struct rt_order *o)
+{
+    for (uint32_t i = 1; i <= o->n; i++) {
+        o->first[i] = i - 1;
+        o->before[i - 1] = i - 1;
+    }
+}

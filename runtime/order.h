@@ -19,6 +19,9 @@ struct rt_order {
 yolort_status rt_order_new(struct rt_order *o, const struct rt_tables *t, const uint64_t in[2], const uint64_t out[2], int batch);
 void rt_order_free(struct rt_order *o);
 
+/* Each node then waits for the one before it. */
+void rt_order_chain(struct rt_order *o);
+
 /* Whether a step runs. */
 int rt_step_wanted(const struct ym_step *p, const uint64_t in[2], const uint64_t out[2]);
 
