@@ -102,26 +102,37 @@ static uint8_t *alloc_aligned(size_t size)
     return p;
 }
 
+int64_t cli_fd_read(int fd, void *to, size_t size)
+{
+    size_t n = 0;
+    while (n < size) {
+        ssize_t got = read(fd, (char *)to + n, size - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        n += (size_t)got;
+    }
+    return (int64_t)n;
+}
+
 static int read_exactly(int fd, const struct stat *st, uint8_t **bytes, size_t *size, const char *path,
                         struct cli_error *e)
 {
-    size_t n = 0, want = (size_t)st->st_size;
+    size_t want = (size_t)st->st_size;
     uint8_t *p = alloc_aligned(want);
     if (!p)
         return cli_fail(e, CLI_MEMORY, "%s: out of memory", path);
-    while (n < want) {
-        ssize_t got = read(fd, p + n, want - n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            free(p);
-            return cli_fail(e, CLI_OPEN, "%s: %s", path,
-                            got < 0 ? strerror(errno) : "the file became shorter while it was read");
-        }
-        n += (size_t)got;
+    int64_t n = cli_fd_read(fd, p, want);
+    if (n != (int64_t)want) {
+        const char *why = n < 0 ? strerror(errno) : "the file became shorter while it was read";
+        free(p);
+        return cli_fail(e, CLI_OPEN, "%s: %s", path, why);
     }
     *bytes = p;
-    *size = n;
+    *size = want;
     return 0;
 }
 

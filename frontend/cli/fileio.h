@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+/* Reads until size bytes are there or the file ends, through signals and short reads: how many; -1 with errno. */
+int64_t cli_fd_read(int fd, void *to, size_t size);
+
 /* Reads at most `limit` bytes of a regular file, pipe or terminal. *bytes is malloc'd (never NULL on success) and the
  * caller's. */
 int cli_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, struct cli_error *e);

@@ -1,6 +1,7 @@
 #include "model.h"
 
-#include <errno.h>
+#include "fileio.h"
+
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,20 +12,12 @@
 static int is_module(const char *path)
 {
     char head[sizeof MODULE_MAGIC - 1];
-    size_t n = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* never waits for a FIFO's writer */
     if (fd < 0)
         return 0;
-    while (n < sizeof head) {
-        ssize_t got = read(fd, head + n, sizeof head - n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        n += (size_t)got;
-    }
+    int64_t n = cli_fd_read(fd, head, sizeof head);
     close(fd);
-    return n == sizeof head && memcmp(head, MODULE_MAGIC, n) == 0;
+    return n == sizeof head && memcmp(head, MODULE_MAGIC, sizeof head) == 0;
 }
 
 static int recompile(struct cli_compiler *c, const struct cli_trust *trust, const char *path,
