@@ -4,11 +4,11 @@
  * Then RUNS runs are timed, from host memory to host memory, and the steps that take longest are named. 77: no GPU.
  */
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "noise.h"
 #include "runtime/yolort.h"
 #include "stopwatch.h"
 
@@ -64,21 +64,7 @@ static void close_net(struct net *n)
     yolort_module_free(n->m);
 }
 
-/* Noise: bytes, or numbers from 0 to 1. */
-static void fill_input(uint8_t *to, size_t bytes, bool floats)
-{
-    uint32_t state = 1;
-    for (size_t i = 0; i < bytes / (floats ? sizeof(float) : 1); i++) {
-        state = state * 1664525u + 1013904223u;
-        float v = (float)(state >> 8) / 16777216.0f;
-        if (floats)
-            memcpy(to + i * sizeof v, &v, sizeof v);
-        else
-            to[i] = (uint8_t)(state >> 24);
-    }
-}
-
-/* The same in both. */
+/* The same noise in both. */
 static int fill(struct net *a, struct net *b)
 {
     for (size_t i = 0; i < yolort_io_count(a->m); i++) {
@@ -88,7 +74,7 @@ static int fill(struct net *a, struct net *b)
         if (io->is_output || (int)i == a->other) continue;
         if (at < 0 || yolort_io_at(b->m, (size_t)at)->bytes_per_image != io->bytes_per_image)
             return fail(io->name, "is of another network");
-        fill_input(a->data[i], bytes, io->dtype == YOLORT_F32);
+        fill_noise(a->data[i], bytes, io->dtype == YOLORT_F32, 1);
         memcpy(b->data[at], a->data[i], bytes);
     }
     return 0;

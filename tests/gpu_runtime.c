@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "noise.h"
 #include "runtime/dlpack.h"
 #include "runtime/yolort.h"
 #include "stopwatch.h"
@@ -52,19 +53,6 @@ static size_t whole(const yolort_module *m, size_t io)
     return yolort_io_at(m, io)->bytes_per_image * (size_t)yolort_module_info(m)->max_batch;
 }
 
-/* Noise, the same for each seed; numbers from 0 to 1 where it is floats. */
-static void fill(void *to, size_t bytes, yolort_dtype type, uint32_t state)
-{
-    for (size_t i = 0; i < bytes / (type == YOLORT_F32 ? 4 : 1); i++) {
-        state = state * 1664525u + 1013904223u;
-        float v = (float)(state >> 8) / 16777216.0f;
-        if (type == YOLORT_F32)
-            memcpy((char *)to + 4 * i, &v, sizeof v);
-        else
-            ((uint8_t *)to)[i] = (uint8_t)(state >> 24);
-    }
-}
-
 static void unwrap(struct net *n)
 {
     for (size_t i = 0; i < MAX_IO; i++) free(n->data[i]);
@@ -90,7 +78,7 @@ static int wrap(struct net *n, int mode, uint32_t seed)
         if ((int)i == n->other) continue;
         n->data[i] = calloc(1, whole(n->m, i));
         if (!n->data[i]) return fail(io->name, "no memory");
-        if (!io->is_output) fill(n->data[i], whole(n->m, i), io->dtype, seed);
+        if (!io->is_output) fill_noise(n->data[i], whole(n->m, i), io->dtype == YOLORT_F32, seed);
         if (yolort_bind(n->c, i, n->data[i], whole(n->m, i))) return fail(io->name, yolort_error(n->c));
     }
     return 0;
