@@ -9,6 +9,7 @@
 #include "tune_group.h"
 
 enum {
+    AHEAD = 5,        /* variants whose kernels are compiled side by side */
     LEAST_ROUNDS = 3, /* that give a median */
     FIRM_ROUNDS = 5   /* after which what was found is worth keeping should the process die */
 };
@@ -373,14 +374,14 @@ static struct cg_program *program_of(struct tuner *w, int variant)
     return cg_kernels(w->arena, w->f, w->t, &o);
 }
 
-/* Kernels of all variants as those of one program. */
-static struct cg_program *all_kernels(struct tuner *w, int nvariant)
+/* Kernels of some variants as those of one program. */
+static struct cg_program *all_kernels(struct tuner *w, int from, int end)
 {
-    struct cg_program *all = program_of(w, 0);
+    struct cg_program *all = program_of(w, from);
     size_t cap = 0;
-    struct cg_kernel *kernel = yir_grow(w->arena, NULL, &cap, (size_t)all->nkernel * (size_t)nvariant, sizeof *kernel);
+    struct cg_kernel *kernel = yir_grow(w->arena, NULL, &cap, (size_t)all->nkernel * (size_t)(end - from), sizeof *kernel);
     memcpy(kernel, all->kernel, all->nkernel * sizeof *kernel);
-    for (int v = 1; v < nvariant; v++) {
+    for (int v = from + 1; v < end; v++) {
         const struct cg_program *p = program_of(w, v);
         for (uint32_t i = 0; i < p->nkernel; i++) {
             kernel[all->nkernel] = p->kernel[i];
@@ -410,17 +411,24 @@ static void list_engines(struct tuner *w)
     w->listed = true;
 }
 
-/* Makes the variants while the budget lasts; part of it stays for measuring. Their number, or -1. */
+/* Makes the variants while the budget lasts; part of it stays for measuring. Their number, or -1. Those with cuDNN's engines have no kernels
+ * of their own. */
 static int make_variants(struct tuner *w, int wanted)
 {
-    double begun = seconds(), budget = left_s(w);
-    progress(w, "kernels", 0, wanted, budget);
-    if (w->o->ahead && w->o->ahead(w->o->user, all_kernels(w, wanted))) return -1;
+    double begun = seconds(), budget = left_s(w), ahead_s = 0;
+    const int configs = wanted;
     for (int v = 0; v < wanted; v++) {
-        double before = seconds(), spent = before - begun, more = v ? spent / v : 0;
+        const bool ahead = w->o->ahead && v < configs && v % AHEAD == 0;
+        double before = seconds(), spent = before - begun, more = v ? spent / v + (ahead ? ahead_s : 0) : 0;
         if (check_stop(w)) return -1;
         if (v >= 1 && spent + more + needed_s(w, v + 1, LEAST_ROUNDS) > budget) return v;
         if (v >= 2 && spent + more > 0.6 * budget) return v;
+        if (ahead) {
+            progress(w, "kernels", v, wanted, budget - spent);
+            if (w->o->ahead(w->o->user, all_kernels(w, v, v + AHEAD < configs ? v + AHEAD : configs))) return -1;
+            ahead_s = seconds() - before;
+            before = seconds();
+        }
         progress(w, "candidate", v, wanted, v ? more * (wanted - v) + needed_s(w, wanted, w->mode->rounds) : budget);
         int rc = make_variant(w, v, v);
         w->make_s = seconds() - before;

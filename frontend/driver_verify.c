@@ -102,7 +102,8 @@ static int run_network(struct verify *v, struct network *n)
     if (yolort_load(&n->module, n->bytes, size, why, sizeof why)) return runtime_failed(v, "load", why);
     yir_arena_defer(v->k->arena, free_module, n->module);
     yolort_context_opts_init(&co, sizeof co);
-    if (yolort_context_new(&n->context, n->module, &co)) return runtime_failed(v, "context", "no memory");
+    yolort_status s = yolort_context_new(&n->context, n->module, &co);
+    if (s) return runtime_failed(v, "context", yolort_status_name(s));
     yir_arena_defer(v->k->arena, free_context, n->context);
     if (bind_all(v, n)) return -1;
     if (yolort_run(n->context, 1, NULL) || yolort_wait(n->context)) return runtime_failed(v, "run", yolort_error(n->context));

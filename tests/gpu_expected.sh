@@ -19,15 +19,15 @@ shares=$((($(nproc) + 3) / 4))
 run() { # NAME OPTION...
     local name=$1 pids=() code=0
     shift
-    mkdir "$work/$name"
     for ((i = 0; i < shares; i++)); do
-        YOLOC_TEST_SCRATCH=$work/$name "$program" "$yoloc" --share "$i/$shares" --target "$target" "$@" >"$work/$name/log.$i" 2>&1 &
+        mkdir -p "$work/$name.$i"
+        YOLOC_TEST_SCRATCH=$work/$name.$i "$program" "$yoloc" --share "$i/$shares" --target "$target" "$@" >"$work/$name.$i/log" 2>&1 &
         pids+=($!)
     done
     for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
     echo "$name:"
-    cat "$work/$name"/log.*
-    rm -f "$work/$name"/*.yoloc
+    cat "$work/$name".*/log
+    rm -r "$work/$name".*
     return $code
 }
 code=0

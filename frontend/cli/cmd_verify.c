@@ -22,7 +22,7 @@ static const struct cli_option rows[] = {
     {.name = "bound", .value = CLI_REAL, .at = AT(bound), .low = 1e-12, .high = 1, .metavar = "X",
      .help = "largest difference of a kernel from the evaluator, relative to the mean size of a tensor's elements; else 1e-3, "
              "tf32 1e-2, fp16 5e-3, bf16 3e-2"},
-    {.name = "layer-bound", .value = CLI_REAL, .at = AT(layer_bound), .low = 1e-12, .high = 1, .metavar = "X",
+    {.name = "layer-bound", .value = CLI_REAL, .at = AT(layer_bound), .low = 1e-12, .high = 1000, .metavar = "X",
      .help = "below fp32: mean difference of a value from the network in fp32, likewise; else tf32 and fp16 5e-2, bf16 0.4"},
     {.name = "target", .letter = 't', .value = CLI_TEXT, .at = CLI_BUILD_AT(options, target), .metavar = "TARGET",
      .help = "run on this one; else on the module's own if that is a GPU, or as cpu:native"},
