@@ -62,6 +62,69 @@ bool cg_conv_in_place(const struct conv *c)
            c->f->place[yir_index(c->x)].stride[1] == 1;
 }
 
+/* --- sources ------------------------------------------------------------------------------------------------ */
+
+struct finding {
+    const struct yir_func *f;
+    uint32_t kernel;
+    enum yir_dtype dtype;
+    struct cg_sources *out;
+};
+
+static int log2_of(int64_t n)
+{
+    int log = 0;
+    while (log < 30 && (int64_t)1 << log < n) log++;
+    return (int64_t)1 << log == n ? log : -1;
+}
+
+static bool add_source(struct finding *s, yir_ref r, int shift, bool wide)
+{
+    struct cg_sources *o = s->out;
+    int64_t vector = 16 / (int64_t)yir_dtype_size(s->dtype);
+    if (yir_kind(r) != YIR_VAL || o->n == CG_MOST_SOURCES || !cg_adjacent(s->f, r) || o->channels % vector) return false;
+    o->at[o->n] = (struct cg_source){.ref = r, .first = o->channels, .channels = yir_desc(s->f, r)->dim[1], .shift = shift, .wide = wide};
+    o->channels += o->at[o->n++].channels;
+    return true;
+}
+
+/* The source of a cast from floats to the input's type, or NIL. */
+static yir_ref cast_source(const struct finding *s, yir_ref r)
+{
+    if (yir_kind(r) != YIR_VAL || yir_opof(s->f, r)->code != YIR_cast) return YIR_NONE;
+    yir_ref x = yir_src(s->f, yir_index(r), 0);
+    const struct yir_tdesc *d = yir_desc(s->f, x);
+    bool fit = d->dtype == YIR_F32 && s->dtype != YIR_F32 && d->layout == YIR_NHWC && yir_kind(x) == YIR_VAL;
+    return fit && cg_in_memory(s->f, s->kernel, x) ? x : YIR_NONE;
+}
+
+static bool find_sources(struct finding *s, yir_ref r, int shift, int depth)
+{
+    enum { DEEPEST = 4 };
+    const struct yir_tdesc *d = yir_desc(s->f, r);
+    if (d->dtype != s->dtype || d->rank != 4 || d->layout != YIR_NHWC || depth > DEEPEST) return false;
+    if (cg_in_memory(s->f, s->kernel, r)) return add_source(s, r, shift, false);
+    yir_ref whole = cast_source(s, r);
+    if (yir_kind(whole) != YIR_NIL) return add_source(s, whole, shift, true);
+    const struct yir_op *o = yir_opof(s->f, r);
+    const void *attr = yir_attrs(s->f, yir_index(r));
+    if (o->code == YIR_upsample) {
+        int log = log2_of(((const struct yir_a_factor *)attr)->factor);
+        return log >= 0 && find_sources(s, yir_src(s->f, yir_index(r), 0), shift + log, depth + 1);
+    }
+    if (o->code != YIR_concat || ((const struct yir_a_axis *)attr)->axis != 1) return false;
+    for (int k = 0; k < o->nsrc; k++)
+        if (!find_sources(s, yir_src(s->f, yir_index(r), k), shift, depth + 1)) return false;
+    return true;
+}
+
+bool cg_conv_sources(const struct yir_func *f, uint32_t kernel, yir_ref x, struct cg_sources *out)
+{
+    struct finding s = {.f = f, .kernel = kernel, .dtype = yir_desc(f, x)->dtype, .out = out};
+    *out = (struct cg_sources){0};
+    return find_sources(&s, x, 0, 0);
+}
+
 /* --- channels in parts -------------------------------------------------------------------------------------- */
 
 struct conv_parts cg_conv_parts(const struct conv *c, int vectors, int64_t parts)

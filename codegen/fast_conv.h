@@ -44,4 +44,20 @@ void cg_conv_channels(struct kb *b, const struct conv *c, const struct conv_part
 /* The input lies in memory with adjacent channels, so that a window can read it where it is. */
 bool cg_conv_in_place(const struct conv *c);
 
+/* Where the input's channels lie in memory: in one place, or in several that a concat joins, each perhaps enlarged by repeating its pixels. */
+enum { CG_MOST_SOURCES = 8 };
+struct cg_sources {
+    int n;
+    int64_t channels; /* of all */
+    struct cg_source {
+        yir_ref ref;
+        int64_t first, channels;
+        int shift; /* the input is 2^shift times as high and wide */
+        bool wide; /* floats that are rounded to the input's type as they are read */
+    } at[CG_MOST_SOURCES];
+};
+
+/* false: x is made otherwise, or channels of one place do not begin with a whole vector of 16 bytes. */
+bool cg_conv_sources(const struct yir_func *f, uint32_t kernel, yir_ref x, struct cg_sources *out);
+
 #endif

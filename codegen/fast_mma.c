@@ -11,64 +11,18 @@ enum { KNOB_M, KNOB_N, KNOB_K, KNOB_STAGES, KNOB_WARPS_M, KNOB_WARPS_N, KNOB_SPL
 
 /* --- what is taken ------------------------------------------------------------------------------------------ */
 
-struct input {
-    struct mma *m;
-    const struct yir_func *f;
-    yir_ref ref[MMA_MOST_SOURCES];
-    uint32_t kernel;
-    int64_t channels; /* found so far */
-};
-
-static int log2_of(int64_t n)
+static bool set_sources(struct mma *m, const struct yir_func *f, const struct cg_sources *in)
 {
-    int log = 0;
-    while (log < 30 && (int64_t)1 << log < n) log++;
-    return (int64_t)1 << log == n ? log : -1;
-}
-
-/* wide: floats that are rounded as they are copied. */
-static bool add_source(struct input *in, yir_ref r, int shift, bool wide)
-{
-    const struct yir_tdesc *d = yir_desc(in->f, r);
-    if (yir_kind(r) != YIR_VAL || in->m->nsource == MMA_MOST_SOURCES || !cg_adjacent(in->f, r)) return false;
-    const int64_t *stride = in->f->place[yir_index(r)].stride;
-    if (stride[0] > INT32_MAX || in->channels % mma_chunk(in->m)) return false;
-    in->ref[in->m->nsource] = r;
-    in->m->source[in->m->nsource++] = (struct mma_source){
-        .first = in->channels, .image = stride[0], .down = stride[2], .across = stride[3], .shift = shift};
-    in->m->wide |= wide;
-    in->channels += d->dim[1];
-    return true;
-}
-
-/* The source of a cast from floats to the type of the products, or NIL. */
-static yir_ref cast_source(const struct input *in, yir_ref r)
-{
-    if (yir_kind(r) != YIR_VAL || yir_opof(in->f, r)->code != YIR_cast) return YIR_NONE;
-    yir_ref x = yir_src(in->f, yir_index(r), 0);
-    const struct yir_tdesc *d = yir_desc(in->f, x);
-    bool fit = d->dtype == YIR_F32 && in->m->dtype != YIR_F32 && d->layout == YIR_NHWC && yir_kind(x) == YIR_VAL;
-    return fit && cg_in_memory(in->f, in->kernel, x) ? x : YIR_NONE;
-}
-
-static bool find_sources(struct input *in, yir_ref r, int shift, int depth)
-{
-    enum { DEEPEST = 4 };
-    const struct yir_tdesc *d = yir_desc(in->f, r);
-    if (d->dtype != in->m->dtype || d->rank != 4 || d->layout != YIR_NHWC || depth > DEEPEST) return false;
-    if (cg_in_memory(in->f, in->kernel, r)) return add_source(in, r, shift, false);
-    yir_ref whole = cast_source(in, r);
-    if (yir_kind(whole) != YIR_NIL) return add_source(in, whole, shift, true);
-    const struct yir_op *o = yir_opof(in->f, r);
-    const void *attr = yir_attrs(in->f, yir_index(r));
-    if (o->code == YIR_upsample) {
-        int log = log2_of(((const struct yir_a_factor *)attr)->factor);
-        return log >= 0 && find_sources(in, yir_src(in->f, yir_index(r), 0), shift + log, depth + 1);
+    for (int i = 0; i < in->n; i++) {
+        const struct cg_source *from = &in->at[i];
+        const int64_t *stride = f->place[yir_index(from->ref)].stride;
+        if (stride[0] > INT32_MAX) return false;
+        m->source[i] = (struct mma_source){
+            .first = from->first, .image = stride[0], .down = stride[2], .across = stride[3], .shift = from->shift};
+        m->wide |= from->wide;
     }
-    if (o->code != YIR_concat || ((const struct yir_a_axis *)attr)->axis != 1) return false;
-    for (int k = 0; k < o->nsrc; k++)
-        if (!find_sources(in, yir_src(in->f, yir_index(r), k), shift, depth + 1)) return false;
-    return true;
+    m->nsource = in->n;
+    return !m->wide || m->nsource == 1;
 }
 
 /* A transposed convolution whose windows, 2x2 with stride 2, do not overlap, as a 1x1 convolution that gives the channels of four pixels
@@ -102,7 +56,7 @@ static enum kb_packing packing_of(const struct mma *m)
 
 /* Everything but the tile. */
 static bool take(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct conv *c, struct mma *m,
-                 struct input *in)
+                 struct cg_sources *in)
 {
     enum { MOST_TAPS = 8, MOST_ELEMS = INT32_MAX / 8 };
     if (!t->sm) return false;
@@ -121,8 +75,7 @@ static bool take(const struct yir_func *f, uint32_t first, uint32_t last, const 
         if (m->taps[i] > MOST_TAPS) return false;
     }
     if (m->taps[0] * m->taps[1] > 49 || c->oh * c->ow > MOST_ELEMS) return false;
-    *in = (struct input){.m = m, .f = f, .kernel = f->op[last].kernel};
-    if (!find_sources(in, c->x, 0, 0) || (m->wide && m->nsource > 1)) return false;
+    if (!cg_conv_sources(f, f->op[last].kernel, c->x, in) || !set_sources(m, f, in)) return false;
     if (cg_packed_elems(yir_desc(f, c->w), packing_of(m), (int32_t)c->groups) > MOST_ELEMS) return false;
     return c->groups == 1 || (m->nsource == 1 && m->ci % mma_chunk(m) == 0 && c->co / c->groups % 8 == 0);
 }
@@ -131,7 +84,7 @@ bool guard_conv_mma(const struct yir_func *f, uint32_t first, uint32_t last, con
 {
     struct conv c;
     struct mma m;
-    struct input in;
+    struct cg_sources in;
     return take(f, first, last, t, &c, &m, &in);
 }
 
@@ -231,7 +184,7 @@ enum { KEPT = 24 };
 struct list {
     struct conv c;
     struct mma m;
-    struct input in;
+    struct cg_sources in;
     const struct kb_target *t;
     struct cg_config all[2 * KEPT];
     size_t n;
@@ -347,12 +300,12 @@ void emit_fast_conv_mma(struct kb *b, struct cg_kernel *k)
 {
     struct conv c;
     struct mma m;
-    struct input in;
+    struct cg_sources in;
     struct yir_str head = {.arena = b->arena}, body = {.arena = b->arena}, wait = {.arena = b->arena}, end = {.arena = b->arena};
     take(b->f, k->first, k->last, b->target, &c, &m, &in);
     set_knobs(&m, k->config.knob);
     for (int i = 0; i < m.nsource; i++) {
-        m.source[i].mem = kb_mem_value(b, in.ref[i]);
+        m.source[i].mem = kb_mem_value(b, in.at[i].ref);
         m.source[i].align = source_align(&b->mem[m.source[i].mem], &m.source[i]);
     }
     m.mem_w = kb_mem_weight(b, c.w, packing_of(&m), (int32_t)c.groups);

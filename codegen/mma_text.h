@@ -3,9 +3,7 @@
 #ifndef CG_MMA_TEXT_H
 #define CG_MMA_TEXT_H
 
-#include "kb.h"
-
-enum { MMA_MOST_SOURCES = 8 };
+#include "fast_conv.h"
 
 /* Where channels [first, next source's first) of the input lie: memory m<mem>, strides in elements. */
 struct mma_source {
@@ -25,7 +23,7 @@ struct mma {
     int64_t spread;                 /* not 0: the channels are so many of each of 2x2 pixels; the output is twice as high and wide */
     bool wide;                      /* the only source is of floats, which are rounded to the type */
     int nsource, mem_w;
-    struct mma_source source[MMA_MOST_SOURCES];
+    struct mma_source source[CG_MOST_SOURCES];
     int64_t tile_m, tile_n, tile_k; /* pixels, channels, and elements summed at once */
     int stages, warps_m, warps_n, split; /* split: groups of warps that sum different parts of each tile_k */
 };
