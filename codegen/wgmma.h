@@ -6,6 +6,9 @@
  * a border, is copied to shared memory in chunks of kc channels, rows of kc elements swizzled, one row a pixel; a chunk's taps
  * are the same rows from another one on. A step is one tap of 16 channels: one wgmma for each 64 pixels. Weights lie in the
  * order of the steps, n rows of 16 elements each (KB_PACK_WGMMA), and stay in shared memory or pass through a ring.
+ *
+ * What a concat would join is copied from each part's own memory. Of a part that an upsample would enlarge the small map is copied; its
+ * pixels are repeated on the way from shared memory to registers, from where those products take them.
  */
 #ifndef CG_WGMMA_H
 #define CG_WGMMA_H
@@ -21,7 +24,8 @@ enum wg_feed {
     WG_HALO,   /* 3x3, stride 1: 8 x 8m pixels and their border */
     WG_LINES,  /* 3x3, stride 1: whole rows of a narrow map, and their border */
     WG_PAIRS,  /* 3x3, stride 2, dense pixels: two neighbours in a row are one pixel of twice the channels */
-    WG_PARITY  /* 3x3, stride 2: even and odd columns apart */
+    WG_PARITY, /* 3x3, stride 2: even and odd columns apart */
+    WG_PARTS   /* 1x1: 8 x 8m pixels, of several sources or enlarged ones */
 };
 
 /* --- order of the steps (also that of packed weights) ------------------------------------------------------- */
@@ -51,10 +55,13 @@ void wg_pack(const struct yir_tdesc *weight, const void *data, int32_t arg, void
 
 /* --- plans -------------------------------------------------------------------------------------------------- */
 
+enum { WG_MOST_SOURCES = CG_MAX_MAPS }; /* each has a map of its own */
+
 enum { WG_N, WG_KC, WG_M, WG_W, WG_STAGES, WG_RING, WG_GROUP, WG_RESIDENT }; /* knobs, named as the fields of wg_plan */
 
 struct wg_plan {
     struct conv c;
+    struct cg_sources in;
     enum wg_feed feed;
     struct wg_order order;
     int n, kc, m, w;       /* w: consumer warpgroups of a block */
@@ -70,14 +77,19 @@ struct wg_plan {
     int registers;         /* of a consumer's thread after setmaxnreg; 0: launched with enough */
 };
 
-/* Whether the family takes the convolution; fills c. */
-bool wg_takes(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct conv *c);
+/* Whether the family takes the convolution; fills c and in. */
+bool wg_takes(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct conv *c, struct cg_sources *in);
 /* Fills the plan from knobs; false: they are not legal. */
-bool wg_plan(const struct conv *c, const int32_t *knob, struct wg_plan *p);
+bool wg_plan(const struct conv *c, const struct cg_sources *in, const int32_t *knob, struct wg_plan *p);
 /* Predicted cycles of all images. */
 double wg_cycles(const struct wg_plan *p);
 /* Of an image: w tiles of n channels each. */
 int64_t wg_units(const struct wg_plan *p);
+
+/* The source that a chunk's channels are of, and the rows of its box. */
+const struct cg_source *wg_source(const struct wg_plan *p, int64_t chunk);
+int wg_box_rows(const struct wg_plan *p, const struct cg_source *s);
+bool wg_repeats(const struct wg_plan *p); /* some source is enlarged */
 
 /* Rows of a chunk's box before the one where a tap begins. */
 int wg_tap_row(const struct wg_plan *p, int tap);

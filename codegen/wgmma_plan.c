@@ -11,6 +11,7 @@ enum {
     MOST_RAISED = 240,        /* after setmaxnreg */
     OTHER_REGISTERS = 56,     /* beside the accumulators, at ease and at least */
     FEW_OTHER_REGISTERS = 32,
+    PART_REGISTERS = 8,       /* of 64 repeated pixels of a chunk */
     MOST_SUMS = 200,          /* accumulators of a thread */
     MOST_BOX = 256,           /* elements of a box along one dimension */
     SMALLEST_GPU = 16         /* multiprocessors of the smallest part that a GPU is divided into */
@@ -136,15 +137,30 @@ static bool fits_window(const struct conv *c)
     if (w->dil[0] != 1 || w->dil[1] != 1) return false;
     if (once && (c->oh != c->ih || c->ow != c->iw)) return false;
     if (is_3x3(c)) return once || (twice && c->iw % 2 == 0);
-    return once && w->kernel[0] == 1 && w->kernel[1] == 1 && cg_one_run(c->f, c->x);
+    return once && w->kernel[0] == 1 && w->kernel[1] == 1;
 }
 
-bool wg_takes(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct conv *c)
+/* 1x1 alone is made of several sources or enlarged ones; chunks do not reach over from one to the next. */
+static bool takes_sources(const struct conv *c, const struct cg_sources *in)
+{
+    if (in->n > WG_MOST_SOURCES) return false;
+    bool parts = in->n > 1;
+    for (int i = 0; i < in->n; i++) {
+        const struct cg_source *s = &in->at[i];
+        if (s->wide || s->shift > 1 || !can_copy(c->f, s->ref)) return false;
+        parts |= s->shift > 0;
+    }
+    for (int i = 0; i < in->n && parts; i++)
+        if (in->at[i].channels % WG_DEPTH) return false;
+    return parts ? c->win.kernel[0] == 1 : c->win.kernel[0] == 3 || cg_one_run(c->f, c->x);
+}
+
+bool wg_takes(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct conv *c, struct cg_sources *in)
 {
     if (t->sm != 90 || !t->sm_a || !cg_conv_of(f, first, last, t, c)) return false;
     enum yir_dtype type = yir_desc(f, c->x)->dtype;
     if ((type != YIR_F16 && type != YIR_BF16) || yir_desc(f, c->w)->dtype != type) return false;
-    return c->groups == 1 && c->co % 8 == 0 && cg_conv_in_place(c) && can_copy(f, c->x) && fits_window(c);
+    return c->groups == 1 && c->co % 8 == 0 && fits_window(c) && cg_conv_sources(f, f->op[last].kernel, c->x, in) && takes_sources(c, in);
 }
 
 /* --- plans -------------------------------------------------------------------------------------------------- */
@@ -152,6 +168,7 @@ bool wg_takes(const struct yir_func *f, uint32_t first, uint32_t last, const str
 static enum wg_feed choose_feed(const struct wg_plan *p)
 {
     const struct conv *c = &p->c;
+    if (p->in.n > 1 || p->in.at[0].shift) return WG_PARTS;
     if (c->win.kernel[0] == 1) return WG_POINT;
     if (c->win.stride[0] == 2) return p->ld == c->ci && c->ci % WG_DEPTH == 0 ? WG_PAIRS : WG_PARITY;
     int64_t lines = (WG_ROWS * p->m + 2) / (c->iw + 2);
@@ -183,20 +200,34 @@ static void set_tiles(struct wg_plan *p)
     case WG_HALO:
     case WG_PAIRS:
     case WG_PARITY:
+    case WG_PARTS:
         p->tiles_x = ceil_div(c->ow, 8);
         p->tiles = p->tiles_x * ceil_div(c->oh, (int64_t)8 * m);
-        p->box_rows = p->feed == WG_HALO ? 10 * (8 * m + 2) : 9 * (16 * m + 1);
-        p->stride_rows = p->feed == WG_HALO ? 10 : 18;
+        p->box_rows = p->feed == WG_HALO ? 10 * (8 * m + 2) : p->feed == WG_PARTS ? WG_ROWS * m : 9 * (16 * m + 1);
+        p->stride_rows = p->feed == WG_HALO ? 10 : p->feed == WG_PARTS ? 8 : 18;
         p->block_rows = 8 * p->stride_rows;
         return;
     }
+}
+
+const struct cg_source *wg_source(const struct wg_plan *p, int64_t chunk)
+{
+    int i = 0;
+    while (i + 1 < p->in.n && p->in.at[i + 1].first <= chunk * p->kc) i++;
+    return &p->in.at[i];
+}
+
+int wg_box_rows(const struct wg_plan *p, const struct cg_source *s)
+{
+    return p->box_rows >> 2 * s->shift;
 }
 
 int wg_tap_row(const struct wg_plan *p, int tap)
 {
     int r = tap / 3, s = tap % 3;
     switch (p->feed) {
-    case WG_POINT: return 0;
+    case WG_POINT:
+    case WG_PARTS: return 0;
     case WG_HALO: return r * 10 + s;
     case WG_LINES: return (int)(r * (p->c.iw + 2) + s);
     case WG_PAIRS:
@@ -242,11 +273,18 @@ static bool set_shared(struct wg_plan *p)
     return true;
 }
 
+bool wg_repeats(const struct wg_plan *p)
+{
+    bool any = false;
+    for (int i = 0; i < p->in.n; i++) any |= p->in.at[i].shift > 0;
+    return any;
+}
+
 /* setmaxnreg hands the launch's registers out anew, no more than there are: asking for more hangs. An instruction's own operands, the
  * accumulators and some 26 more, must fit into those of the launch all the same: ptxas refuses it else (C7602). */
 static bool set_registers(struct wg_plan *p)
 {
-    int sums = p->m * p->n / 2, threads = 128 * (p->w + 1), launched = REGISTERS / (threads * p->resident) / 8 * 8;
+    int repeated = wg_repeats(p) ? p->m * PART_REGISTERS : 0, sums = p->m * p->n / 2 + repeated, threads = 128 * (p->w + 1), launched = REGISTERS / (threads * p->resident) / 8 * 8;
     if (launched > MOST_REGISTERS) launched = MOST_REGISTERS;
     p->registers = 0;
     if (sums > MOST_SUMS || sums + FEW_OTHER_REGISTERS > launched) return false;
@@ -256,11 +294,19 @@ static bool set_registers(struct wg_plan *p)
     return p->registers >= launched;
 }
 
-bool wg_plan(const struct conv *c, const int32_t *knob, struct wg_plan *p)
+/* Chunks are of one source each. */
+static bool chunks_fit(const struct wg_plan *p)
 {
-    *p = (struct wg_plan){.c = *c, .n = knob[WG_N], .kc = knob[WG_KC], .m = knob[WG_M], .w = knob[WG_W], .stages = knob[WG_STAGES],
+    for (int i = 0; i < p->in.n && p->feed == WG_PARTS; i++)
+        if (p->in.at[i].channels % p->kc) return false;
+    return true;
+}
+
+bool wg_plan(const struct conv *c, const struct cg_sources *in, const int32_t *knob, struct wg_plan *p)
+{
+    *p = (struct wg_plan){.c = *c, .in = *in, .n = knob[WG_N], .kc = knob[WG_KC], .m = knob[WG_M], .w = knob[WG_W], .stages = knob[WG_STAGES],
                           .ring = knob[WG_RING], .group = knob[WG_GROUP], .resident = knob[WG_RESIDENT]};
-    p->ld = c->f->place[yir_index(c->x)].stride[3];
+    p->ld = c->f->place[yir_index(in->at[0].ref)].stride[3];
     p->pitch = p->kc * 2;
     p->images = c->t->batch > 0 ? c->t->batch : 1;
     p->feed = choose_feed(p);
@@ -270,7 +316,7 @@ bool wg_plan(const struct conv *c, const int32_t *knob, struct wg_plan *p)
     p->ntiles = ceil_div(c->co, p->n);
     set_tiles(p);
     if (p->ntiles > SMALLEST_GPU * p->resident) return false; /* each column has a block, even when blocks are few */
-    if (!box_fits(p) || p->ring == 1 || (p->ring && !group_fits(p))) return false;
+    if (!chunks_fit(p) || !box_fits(p) || p->ring == 1 || (p->ring && !group_fits(p))) return false;
     if (p->stages == 1 && p->chunks > 1) return false; /* a stage is given back when the next one's products have begun */
     return set_shared(p) && set_registers(p);
 }
@@ -292,7 +338,7 @@ static double larger(double x, double y)
 static double step_cycles(const struct wg_plan *p)
 {
     double mma = p->n / 2.0, shared = 22 + 0.18 * p->n;
-    shared += p->feed == WG_POINT ? 31 : p->feed == WG_PAIRS || p->feed == WG_PARITY ? 15 : 0;
+    shared += p->feed == WG_POINT || p->feed == WG_PARTS ? 31 : p->feed == WG_PAIRS || p->feed == WG_PARITY ? 15 : 0;
     if (p->ring) shared += 0.22 * p->n / (p->m * p->w);
     return larger(mma, shared);
 }
@@ -334,6 +380,22 @@ static double late_cycles(const struct wg_plan *p, const struct share *s)
     return cycles * (double)s->rounds;
 }
 
+/* Rows copied for a tile, of all chunks; and elements of the input's memory. */
+static double rows_copied(const struct wg_plan *p)
+{
+    double rows = 0;
+    for (int i = 0; i < p->in.n && p->feed == WG_PARTS; i++)
+        rows += (double)(p->in.at[i].channels / p->kc) * wg_box_rows(p, &p->in.at[i]);
+    return p->feed == WG_PARTS ? rows : (double)p->chunks * p->box_rows;
+}
+
+static double input_elements(const struct wg_plan *p)
+{
+    double all = 0;
+    for (int i = 0; i < p->in.n; i++) all += (double)(p->c.ih * p->c.iw * p->in.at[i].channels >> 2 * p->in.at[i].shift);
+    return all;
+}
+
 double wg_cycles(const struct wg_plan *p)
 {
     enum { START = 1800 };
@@ -341,8 +403,8 @@ double wg_cycles(const struct wg_plan *p)
     const struct conv *c = &p->c;
     const struct share s = share_of(p);
     double step = (double)p->n * WG_DEPTH * 2, weights = (double)p->steps * step, rounds = (double)s.rounds;
-    double input = rounds * p->w * (double)p->chunks * p->box_rows * p->pitch, streamed = p->ring ? rounds * weights : 0;
-    double map = (double)p->images * 2 * (double)(c->ih * c->iw * c->ci + c->oh * c->ow * c->co);
+    double input = rounds * p->w * rows_copied(p) * p->pitch, streamed = p->ring ? rounds * weights : 0;
+    double map = (double)p->images * 2 * (input_elements(p) + (double)(c->oh * c->ow * c->co));
     double copies = larger((double)s.each * (input + streamed) / flow, (double)s.blocks * (input + larger(streamed, weights)) / level2);
     double before = (double)s.each * (p->ring ? p->group * step : weights) * 0.8 / flow; /* the first product waits for it */
     return START + before + late_cycles(p, &s) + larger(work_cycles(p, &s), larger(copies, map / memory));

@@ -1,6 +1,7 @@
 #include "wgmma_text.h"
 
 #include "kb_cuda.h"
+#include "mma_text.h"
 
 /* --- before the function ------------------------------------------------------------------------------------ */
 
@@ -152,6 +153,25 @@ static void put_multiply(struct yir_str *s, const struct wg_plan *p)
                 type, descriptor_high(p->stride_rows, p->pitch), descriptor_high(8, 2 * WG_DEPTH));
 }
 
+/* The same with the left operand in registers: rows r and r + 8 of a warp's 16 are alike, so that each pair of halves counts for both. */
+static void put_multiply_rows(struct yir_str *s, const struct wg_plan *p)
+{
+    const char *type = type_of(p);
+    int b = p->n / 2;
+    yir_str_fmt(s,
+                "static __device__ __forceinline__ void ptx_wgmma_rows_%s(float (&d)[%d], unsigned low, unsigned high, unsigned long long b)\n{\n"
+                "    asm volatile(\"{.reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
+                type, b, p->n, type, type);
+    for (int i = 0; i < b; i++) yir_str_fmt(s, "%s%%%d", i ? ", " : "", i);
+    yir_str_fmt(s, "}, {%%%d, %%%d, %%%d, %%%d}, %%%d, p, 1, 1, 0;}\"\n                 : ", b, b, b + 1, b + 1, b + 2);
+    for (int i = 0; i < b; i++) yir_str_fmt(s, "%s\"+f\"(d[%d])", i ? ", " : "", i);
+    yir_str_fmt(s, "\n                 : \"r\"(low), \"r\"(high), \"l\"(b) : \"memory\");\n}\n");
+    yir_str_fmt(s,
+                "static __device__ __forceinline__ void multiply_rows(float (&d)[N / 2], unsigned low, unsigned high, unsigned weights)\n{\n"
+                "    ptx_wgmma_rows_%s(d, low, high, 0x%xull << 32 | weights);\n}\n",
+                type, descriptor_high(8, 2 * WG_DEPTH));
+}
+
 /* Offsets in shared memory: the input's stages, the weights, barriers of both. */
 static void put_numbers(struct yir_str *s, const struct wg_plan *p)
 {
@@ -181,19 +201,26 @@ static bool same_steps(const struct wg_step *x, const struct wg_step *y, int n)
     return true;
 }
 
+static int shift_of(const struct wg_plan *p, int64_t chunk)
+{
+    return wg_source(p, chunk)->shift;
+}
+
 /* How many chunks from `first` on have the same steps, which are n. */
 static int64_t run_of(const struct wg_plan *p, int64_t first, struct wg_step *steps, int *n)
 {
     struct wg_step other[WG_MOST_STEPS];
     int64_t end = first + 1;
     *n = wg_chunk_steps(&p->order, first, steps);
-    while (end < p->chunks && wg_chunk_steps(&p->order, end, other) == *n && same_steps(steps, other, *n)) end++;
+    while (end < p->chunks && shift_of(p, end) == shift_of(p, first) && wg_chunk_steps(&p->order, end, other) == *n &&
+           same_steps(steps, other, *n))
+        end++;
     return end - first;
 }
 
 static const char chunk_text[] =
     "    ptx_await(full + 8 * in.stage, in.phase);\n"
-    "    const unsigned a = (input + in.stage * STAGE) >> 4 | 1 << 16;\n"
+    "%s"
     "    #pragma unroll\n"
     "    for (int i = 0; i < HERE; i++) {\n"
     "        if (i %% EACH == 0) {\n"
@@ -202,34 +229,65 @@ static const char chunk_text[] =
     "        }\n"
     "        const unsigned b = (weights + %s * STEP) >> 4 | 1 << 16;\n"
     "        #pragma unroll\n"
-    "        for (int m = 0; m < M; m++) multiply(sum[m], a + from[i] + m * %d, b);\n"
+    "        for (int m = 0; m < M; m++) %s;\n"
     "        if (i %% EACH < EACH - 1) continue;\n"
     "        ptx_wgmma_commit();\n"
     "        ptx_wgmma_settle<1>();\n"
     "        if (lane == 0 && i < EACH && !first) ptx_arrive(empty + 8 * in.before<STAGES>());\n"
     "%s"
     "    }\n"
+    "%s"
     "    in.next<STAGES>();\n"
     "}\n";
 
-/* The products of one chunk. When a stage's have begun and those before are done, the stage before is given back. */
-static void put_chunk(struct yir_str *s, const struct wg_plan *p, int number, const struct wg_step *steps, int n)
+/* Four small pixels make a warp's two rows of eight. Their halves for each step, in the order of the swizzle. */
+static const char repeat_text[] =
+    "    unsigned part[HERE / WIDTH][M][4];\n"
+    "    #pragma unroll\n"
+    "    for (int k = 0; k < HERE / WIDTH; k++)\n"
+    "        #pragma unroll\n"
+    "        for (int m = 0; m < M; m++) {\n"
+    "            const unsigned at = input + in.stage * STAGE + ((m * 4 + warp) * 4 + lane %% 8 / 2) * %d +\n"
+    "                (k * WIDTH * 2 + lane / 8 %% (WIDTH * 2)) * 16;\n"
+    "            ptx_fragment(part[k][m], at ^ (at >> 3 & %d));\n"
+    "        }\n";
+
+/* Where the left operand comes from: steps' places in shared memory, or registers. */
+static const char *left_of(const struct yir_str *s, const struct wg_plan *p, bool repeated, const struct wg_step *steps, int n)
 {
-    yir_str_fmt(s,
-                "static __device__ __forceinline__ void chunk%d(float (&sum)[M][N / 2], unsigned input, unsigned weights, unsigned full,\n"
-                "    unsigned empty, %sint lane, place &in, bool first)\n{\n"
-                "    enum { HERE = %d, EACH = %d };\n    constexpr int from[] = {",
-                number, p->ring ? "unsigned full_weights, place &ring, " : "", n, p->ring ? p->group : n);
+    struct yir_str left = {.arena = s->arena};
+    if (repeated) {
+        yir_str_fmt(&left, "    enum { WIDTH = %d }; /* steps of a fragment */\n", p->kc > WG_DEPTH ? 2 : 1);
+        yir_str_fmt(&left, repeat_text, p->pitch, p->pitch - 16);
+        return left.text;
+    }
+    yir_str_fmt(&left, "    constexpr int from[] = {");
     for (int i = 0; i < n; i++) {
         int at = wg_tap_row(p, steps[i].tap) * p->pitch + steps[i].within * WG_DEPTH * 2;
-        yir_str_fmt(s, "%s%d", i ? ", " : "", at >> 4);
+        yir_str_fmt(&left, "%s%d", i ? ", " : "", at >> 4);
     }
-    yir_str_fmt(s, "};\n");
-    yir_str_fmt(s, chunk_text, p->ring ? "            ptx_await(full_weights + 8 * ring.stage, ring.phase);\n" : "",
-                p->ring ? "(ring.stage * AT_ONCE + i % EACH)" : "i", p->block_rows * p->pitch >> 4,
+    yir_str_fmt(&left, "};\n    const unsigned a = (input + in.stage * STAGE) >> 4 | 1 << 16;\n");
+    return left.text;
+}
+
+/* The products of one chunk. When a stage's have begun and those before are done, the stage before is given back. Registers are only
+ * filled anew when no product reads them any more. */
+static void put_chunk(struct yir_str *s, const struct wg_plan *p, int number, bool repeated, const struct wg_step *steps, int n)
+{
+    const char *multiply = repeated ? "multiply_rows(sum[m], part[i / WIDTH][m][i % WIDTH * 2], part[i / WIDTH][m][i % WIDTH * 2 + 1], b)"
+                                    : yir_format(s->arena, "multiply(sum[m], a + from[i] + m * %d, b)", p->block_rows * p->pitch >> 4);
+    yir_str_fmt(s,
+                "static __device__ __forceinline__ void chunk%d(float (&sum)[M][N / 2], unsigned input, unsigned weights, unsigned full,\n"
+                "    unsigned empty, %s%sint lane, place &in, bool first)\n{\n"
+                "    enum { HERE = %d, EACH = %d };\n",
+                number, p->ring ? "unsigned full_weights, place &ring, " : "", repeated ? "int warp, " : "", n, p->ring ? p->group : n);
+    yir_str_fmt(s, chunk_text, left_of(s, p, repeated, steps, n),
+                p->ring ? "            ptx_await(full_weights + 8 * ring.stage, ring.phase);\n" : "",
+                p->ring ? "(ring.stage * AT_ONCE + i % EACH)" : "i", multiply,
                 p->ring ? "        if (lane == 0 && !(first && i < EACH)) ptx_arrive(full_weights + 8 * (RING + ring.before<RING>()));\n"
                           "        ring.next<RING>();\n"
-                        : "");
+                        : "",
+                repeated ? "    ptx_wgmma_settle<0>();\n" : "");
 }
 
 const char *wg_head(struct yir_arena *a, const struct wg_plan *p)
@@ -241,9 +299,13 @@ const char *wg_head(struct yir_arena *a, const struct wg_plan *p)
     yir_str_fmt(&s, "%s%s", head_barriers, head_products);
     put_copy(&s, copy_rank(p));
     put_multiply(&s, p);
+    if (wg_repeats(p)) {
+        mma_put_fragment(&s);
+        put_multiply_rows(&s, p);
+    }
     for (int64_t c = 0, run; c < p->chunks; c += run) {
         run = run_of(p, c, steps, &n);
-        put_chunk(&s, p, number++, steps, n);
+        put_chunk(&s, p, number++, shift_of(p, c) > 0, steps, n);
     }
     return s.text;
 }
@@ -284,16 +346,18 @@ static void put_tile(struct yir_str *s, const struct wg_plan *p, int depth)
     case WG_HALO:
     case WG_PAIRS:
     case WG_PARITY:
+    case WG_PARTS:
         yir_str_fmt(s, "%*sconst int y = tile %% TILES / %d * %d, x = tile %% TILES %% %d * 8;\n", in, "", (int)p->tiles_x, 8 * p->m,
                     (int)p->tiles_x);
         return;
     }
 }
 
-static void put_corner(struct yir_str *s, const struct wg_plan *p)
+static void put_corner(struct yir_str *s, const struct wg_plan *p, const struct cg_source *from)
 {
-    int kc = p->kc, half = (int)(p->chunks / 2);
+    int kc = p->kc, half = (int)(p->chunks / 2), shift = from->shift;
     switch (p->feed) {
+    case WG_PARTS: yir_str_fmt(s, "c * %d - %d, x >> %d, y >> %d, image", kc, (int)from->first, shift, shift); return;
     case WG_POINT: yir_str_fmt(s, "c * %d, p, image", kc); return;
     case WG_HALO: yir_str_fmt(s, "c * %d, x - 1, y - 1, image", kc); return;
     case WG_LINES: yir_str_fmt(s, "c * %d, -1, y - 1, image", kc); return;
@@ -302,23 +366,36 @@ static void put_corner(struct yir_str *s, const struct wg_plan *p)
     }
 }
 
+/* Copy of a chunk's box from the source that it is of. */
+static void put_boxes(struct yir_str *s, const struct wg_plan *p)
+{
+    for (int i = 0; i < p->in.n; i++) {
+        const struct cg_source *from = &p->in.at[i];
+        if (i + 1 < p->in.n) yir_str_fmt(s, "                    %sif (c < %d) {\n", i ? "} else " : "", (int)(p->in.at[i + 1].first / p->kc));
+        if (i && i + 1 == p->in.n) yir_str_fmt(s, "                    } else {\n");
+        yir_str_fmt(s, "                    ptx_arrive_bytes(full + 8 * at.stage, BOX >> %d);\n"
+                       "                    ptx_copy_box(base + (warp * STAGES + at.stage) * STAGE, &t%d, full + 8 * at.stage, ", 2 * from->shift, i);
+        put_corner(s, p, from);
+        yir_str_fmt(s, ");\n");
+    }
+    if (p->in.n > 1) yir_str_fmt(s, "                    }\n");
+}
+
 /* One thread of warp w fetches the input of warpgroup w. */
 static void put_fetch_input(struct yir_str *s, const struct wg_plan *p)
 {
     yir_str_fmt(s, "        if (warp < GROUPS && lane == 0) {\n"
-                   "            place at = {0, 1};\n"
-                   "            ptx_map_ahead(&t0);\n"
-                   "            const unsigned full = base + FULL + 8 * STAGES * warp, empty = base + EMPTY + 8 * STAGES * warp;\n");
+                   "            place at = {0, 1};\n");
+    for (int i = 0; i < p->in.n; i++) yir_str_fmt(s, "            ptx_map_ahead(&t%d);\n", i);
+    yir_str_fmt(s, "            const unsigned full = base + FULL + 8 * STAGES * warp, empty = base + EMPTY + 8 * STAGES * warp;\n");
     yir_str_fmt(s, "            ptx_grid_wait();\n"
                    "            for (int tile = first_tile + warp; tile < tiles; tile += stride) {\n");
     put_tile(s, p, 4);
     yir_str_fmt(s, "                #pragma unroll 1\n"
                    "                for (int c = 0; c < CHUNKS; c++) {\n"
-                   "                    ptx_await(empty + 8 * at.stage, at.phase);\n"
-                   "                    ptx_arrive_bytes(full + 8 * at.stage, BOX);\n"
-                   "                    ptx_copy_box(base + (warp * STAGES + at.stage) * STAGE, &t0, full + 8 * at.stage, ");
-    put_corner(s, p);
-    yir_str_fmt(s, ");\n                    at.next<STAGES>();\n                }\n            }\n        }");
+                   "                    ptx_await(empty + 8 * at.stage, at.phase);\n");
+    put_boxes(s, p);
+    yir_str_fmt(s, "                    at.next<STAGES>();\n                }\n            }\n        }");
 }
 
 /* A thread of the last warp fetches the weights: all, or as they are used. A block without a tile fetches none: what is still on its
@@ -397,7 +474,7 @@ static void put_products(struct yir_str *s, const struct wg_plan *p)
         yir_str_fmt(s, "        #pragma unroll 1\n        for (int c = 0; c < %d; c++)\n", (int)run);
         yir_str_fmt(s, "            chunk%d(sum, input, base + WEIGHTS", number++);
         if (!p->ring) yir_str_fmt(s, " + (%d + c * %d) * STEP", (int)before, n);
-        yir_str_fmt(s, ", full, empty, %slane, in, %s);\n", ring, c ? "false" : "c == 0");
+        yir_str_fmt(s, ", full, empty, %s%slane, in, %s);\n", ring, shift_of(p, c) ? "warp, " : "", c ? "false" : "c == 0");
         before += run * n;
     }
     yir_str_fmt(s,
@@ -428,6 +505,7 @@ static void put_pixel(struct yir_str *s, const struct wg_plan *p, bool flat)
     case WG_HALO:
     case WG_PAIRS:
     case WG_PARITY:
+    case WG_PARTS:
         yir_str_fmt(s, "%sconst int g2 = y + row / 8, g3 = x + row %% 8;\n", in);
         yir_str_fmt(s, "%sconst bool inside = g2 < %d && g3 < %d", in, (int)c->oh, (int)c->ow);
         return;

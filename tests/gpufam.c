@@ -102,6 +102,18 @@ static const struct row {
      "in  %x : f32[@N,104,13,9] nchw\nw   $k : @D[1072,104,1,1] oihw\nw   $b : f32[1072]\n"
      "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,104,13,9] nchw\n%2 = leaky %1 {slope=2} : @D[@N,104,13,9] nchw\n"
      "%3 = conv2d %2, $k, $b : @D[@N,1072,13,9] nchw\n%4 = silu %3 : @D[@N,1072,13,9] nchw\nout y = %4\n"},
+    {"conv_wgmma", "128 enlarged + 64 - 64 k1 h80", "fb", {1, 16},
+     "in  %x : f32[@N,128,40,40] nchw\nin  %z : f32[@N,64,80,80] nchw\nw   $k : @D[64,192,1,1] oihw\nw   $b : f32[64]\n"
+     "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,128,40,40] nchw\n%2 = leaky %1 {slope=2} : @D[@N,128,40,40] nchw\n"
+     "%3 = cast %z {dtype=@D layout=nchw} : @D[@N,64,80,80] nchw\n%4 = leaky %3 {slope=2} : @D[@N,64,80,80] nchw\n"
+     "%5 = upsample %2 {factor=2} : @D[@N,128,80,80] nchw\n%6 = concat %5, %4 : @D[@N,192,80,80] nchw\n"
+     "%7 = conv2d %6, $k, $b : @D[@N,64,80,80] nchw\n%8 = silu %7 : @D[@N,64,80,80] nchw\nout y = %8\n"},
+    {"conv_wgmma", "48 + 96 enlarged - 192 k1, odd", "f", {3, 16}, /* chunks that end with a map */
+     "in  %x : f32[@N,96,13,21] nchw\nin  %z : f32[@N,48,26,42] nchw\nw   $k : @D[192,144,1,1] oihw\nw   $b : f32[192]\n"
+     "%1 = cast %x {dtype=@D layout=nchw} : @D[@N,96,13,21] nchw\n%2 = leaky %1 {slope=2} : @D[@N,96,13,21] nchw\n"
+     "%3 = cast %z {dtype=@D layout=nchw} : @D[@N,48,26,42] nchw\n%4 = leaky %3 {slope=2} : @D[@N,48,26,42] nchw\n"
+     "%5 = upsample %2 {factor=2} : @D[@N,96,26,42] nchw\n%6 = concat %4, %5 : @D[@N,144,26,42] nchw\n"
+     "%7 = conv2d %6, $k, $b : @D[@N,192,26,42] nchw\n%8 = silu %7 : @D[@N,192,26,42] nchw\nout y = %8\n"},
     {"warp_sums", "moments of 256, 8400", "sf", {1, 3},
      "in  %x : f32[@N,256,8400,1] nchw\n%1 = cast %x {dtype=@D layout=nchw} : @D[@N,256,8400,1] nchw\n"
      "%2 = leaky %1 {slope=2} : @D[@N,256,8400,1] nchw\n%3 = cast %2 {dtype=f32 layout=nchw} : f32[@N,256,8400,1] nchw\n"

@@ -144,6 +144,8 @@ struct host_wgmma {
     int n;
     float *d[HOST_GROUP];
     float (*load)(unsigned short);
+    bool rows;                        /* the left operand was in registers, those of each thread for two rows */
+    unsigned left[HOST_GROUP][2];
 };
 
 struct host_warpgroup {
@@ -174,11 +176,17 @@ static inline float host_operand(const host_wgmma *p, unsigned long long descrip
     return p->load(v);
 }
 
+/* Element k of row r, which a thread has in registers. */
+static inline float host_register(const host_wgmma *p, int r, int k)
+{
+    return p->load((unsigned short)(p->left[r / 16 * 32 + r % 8 * 4 + k % 8 / 2][k / 8] >> k % 2 * 16));
+}
+
 static inline void host_make(const host_wgmma *p)
 {
     float a[64][16];
     for (int r = 0; r < 64; r++)
-        for (int k = 0; k < 16; k++) a[r][k] = host_operand(p, p->a, r, k);
+        for (int k = 0; k < 16; k++) a[r][k] = p->rows ? host_register(p, r, k) : host_operand(p, p->a, r, k);
     for (int n = 0; n < p->n; n++) {
         float b[16];
         for (int k = 0; k < 16; k++) b[k] = host_operand(p, p->b, n, k);
@@ -189,18 +197,28 @@ static inline void host_make(const host_wgmma *p)
     }
 }
 
-template <int N> static inline void host_issue(float (&d)[N], unsigned long long a, unsigned long long b, float (*load)(unsigned short))
+template <int N> static inline host_wgmma *host_issue(float (&d)[N], unsigned long long a, unsigned long long b, float (*load)(unsigned short))
 {
     host_warpgroup *g = host_my_group();
     unsigned lane = host_now->index % HOST_GROUP;
     size_t number = g->issued[lane]++;
     if (number == g->first + g->products.size()) {
-        g->products.push_back({a, b, 2 * N, {}, load});
+        g->products.push_back({a, b, 2 * N, {}, load, false, {}});
         g->open++;
     }
     host_wgmma *p = &g->products[number - g->first];
     if (p->a != a || p->b != b) host_fail("another product than its neighbours'");
     p->d[lane] = d;
+    return p;
+}
+
+template <int N>
+static inline void host_issue_rows(float (&d)[N], unsigned low, unsigned high, unsigned long long b, float (*load)(unsigned short))
+{
+    host_wgmma *p = host_issue(d, 0, b, load);
+    p->rows = true;
+    p->left[host_now->index % HOST_GROUP][0] = low;
+    p->left[host_now->index % HOST_GROUP][1] = high;
 }
 
 template <int N> static inline void ptx_wgmma_f16(float (&d)[N], unsigned long long a, unsigned long long b)
@@ -211,6 +229,16 @@ template <int N> static inline void ptx_wgmma_f16(float (&d)[N], unsigned long l
 template <int N> static inline void ptx_wgmma_bf16(float (&d)[N], unsigned long long a, unsigned long long b)
 {
     host_issue(d, a, b, host_bf16);
+}
+
+template <int N> static inline void ptx_wgmma_rows_f16(float (&d)[N], unsigned low, unsigned high, unsigned long long b)
+{
+    host_issue_rows(d, low, high, b, host_f16);
+}
+
+template <int N> static inline void ptx_wgmma_rows_bf16(float (&d)[N], unsigned low, unsigned high, unsigned long long b)
+{
+    host_issue_rows(d, low, high, b, host_bf16);
 }
 
 static inline void ptx_wgmma_fence()
