@@ -11,7 +11,7 @@ enum {
     MOST_RAISED = 240,        /* after setmaxnreg */
     OTHER_REGISTERS = 56,     /* beside the accumulators, at ease and at least */
     FEW_OTHER_REGISTERS = 32,
-    PART_REGISTERS = 8,       /* of 64 repeated pixels of a chunk */
+    PART_REGISTERS = 16,      /* of 64 repeated pixels of two chunks */
     MOST_SUMS = 200,          /* accumulators of a thread */
     MOST_BOX = 256,           /* elements of a box along one dimension */
     SMALLEST_GPU = 16         /* multiprocessors of the smallest part that a GPU is divided into */

@@ -236,7 +236,6 @@ static const char chunk_text[] =
     "        if (lane == 0 && i < EACH && !first) ptx_arrive(empty + 8 * in.before<STAGES>());\n"
     "%s"
     "    }\n"
-    "%s"
     "    in.next<STAGES>();\n"
     "}\n";
 
@@ -270,8 +269,7 @@ static const char *left_of(const struct yir_str *s, const struct wg_plan *p, boo
     return left.text;
 }
 
-/* The products of one chunk. When a stage's have begun and those before are done, the stage before is given back. Registers are only
- * filled anew when no product reads them any more. */
+/* The products of one chunk. When a stage's have begun and those before are done, the stage before is given back. */
 static void put_chunk(struct yir_str *s, const struct wg_plan *p, int number, bool repeated, const struct wg_step *steps, int n)
 {
     const char *multiply = repeated ? "multiply_rows(sum[m], part[i / WIDTH][m][i % WIDTH * 2], part[i / WIDTH][m][i % WIDTH * 2 + 1], b)"
@@ -286,8 +284,7 @@ static void put_chunk(struct yir_str *s, const struct wg_plan *p, int number, bo
                 p->ring ? "(ring.stage * AT_ONCE + i % EACH)" : "i", multiply,
                 p->ring ? "        if (lane == 0 && !(first && i < EACH)) ptx_arrive(full_weights + 8 * (RING + ring.before<RING>()));\n"
                           "        ring.next<RING>();\n"
-                        : "",
-                repeated ? "    ptx_wgmma_settle<0>();\n" : "");
+                        : "");
 }
 
 const char *wg_head(struct yir_arena *a, const struct wg_plan *p)
@@ -463,18 +460,31 @@ static const char drain_text[] =
     "            break;\n"
     "        }\n";
 
+/* Calls for a run of chunks. Two in turn where the left operand is in registers, so that a chunk fills others than those that products of
+ * the one before still read. */
+static void put_run(struct yir_str *s, const struct wg_plan *p, int number, int64_t first, int64_t run, int64_t before, int n)
+{
+    const bool repeated = shift_of(p, first) > 0;
+    const int turns = repeated && run > 1 ? 2 : 1;
+    const char *ring = p->ring ? "base + FULL_WEIGHTS, ring, " : "";
+    yir_str_fmt(s, "        #pragma unroll 1\n        for (int c = 0; c < %d; c += %d) {\n", (int)run, turns);
+    for (int turn = 0; turn < turns; turn++) {
+        if (turn && run % 2) yir_str_fmt(s, "            if (c + 1 == %d) break;\n", (int)run);
+        yir_str_fmt(s, "            chunk%d(sum, input, base + WEIGHTS", number);
+        if (!p->ring) yir_str_fmt(s, " + (%d + c * %d) * STEP", (int)before + turn * n, n);
+        yir_str_fmt(s, ", full, empty, %s%slane, in, %s);\n", ring, repeated ? "warp, " : "", first || turn ? "false" : "c == 0");
+    }
+    yir_str_fmt(s, "        }\n");
+}
+
 static void put_products(struct yir_str *s, const struct wg_plan *p)
 {
     struct wg_step steps[WG_MOST_STEPS];
     int number = 0, n;
     int64_t before = 0;
-    const char *ring = p->ring ? "base + FULL_WEIGHTS, ring, " : "";
     for (int64_t c = 0, run; c < p->chunks; c += run) {
         run = run_of(p, c, steps, &n);
-        yir_str_fmt(s, "        #pragma unroll 1\n        for (int c = 0; c < %d; c++)\n", (int)run);
-        yir_str_fmt(s, "            chunk%d(sum, input, base + WEIGHTS", number++);
-        if (!p->ring) yir_str_fmt(s, " + (%d + c * %d) * STEP", (int)before, n);
-        yir_str_fmt(s, ", full, empty, %s%slane, in, %s);\n", ring, shift_of(p, c) ? "warp, " : "", c ? "false" : "c == 0");
+        put_run(s, p, number++, c, run, before, n);
         before += run * n;
     }
     yir_str_fmt(s,

@@ -321,26 +321,45 @@ static int measure(yolort_module *m, yolort_context *c, int batch, struct result
     return 0;
 }
 
+/* Noise for input i, NULL: no memory. The caller's. */
+static unsigned char *noise_for(const yolort_io *io, int batch, uint64_t *state)
+{
+    size_t bytes = io->bytes_per_image * (size_t)batch, size = yir_dtype_size((enum yir_dtype)io->dtype);
+    unsigned char *x = malloc(bytes);
+    for (size_t i = 0; x && i < bytes / size; i++) {
+        double v = (double)randnet_float(state);
+        yir_dtype_store((enum yir_dtype)io->dtype, x, i, io->dtype == YOLORT_U8 ? floor((v + 1) * 128) : v);
+    }
+    return x;
+}
+
+static int read_output(const yolort_io *out, const unsigned char *y, size_t bytes, struct result *r)
+{
+    r->n = bytes / yir_dtype_size((enum yir_dtype)out->dtype);
+    r->value = malloc(r->n * sizeof *r->value);
+    for (size_t i = 0; r->value && i < r->n; i++) r->value[i] = yir_dtype_load((enum yir_dtype)out->dtype, y, i);
+    return r->value ? 0 : fail("run", "no memory");
+}
+
+/* Inputs, then the only output. */
 static int run_bound(yolort_module *m, yolort_context *c, int batch, struct result *r)
 {
-    const yolort_io *in = yolort_io_at(m, 0), *out = yolort_io_at(m, 1);
-    size_t in_bytes = in->bytes_per_image * (size_t)batch, out_bytes = out->bytes_per_image * (size_t)batch;
-    size_t size = yir_dtype_size((enum yir_dtype)in->dtype), out_size = yir_dtype_size((enum yir_dtype)out->dtype);
+    enum { MOST = 4 };
+    unsigned char *data[MOST] = {NULL};
+    size_t n = yolort_io_count(m);
     uint64_t state = 5;
-    unsigned char *x = malloc(in_bytes), *y = malloc(out_bytes);
-    for (size_t i = 0; x && i < in_bytes / size; i++) {
-        double v = (double)randnet_float(&state);
-        yir_dtype_store((enum yir_dtype)in->dtype, x, i, in->dtype == YOLORT_U8 ? floor((v + 1) * 128) : v);
+    int bad = n > MOST ? fail("run", "too many inputs") : 0;
+    for (size_t i = 0; i < n && !bad; i++) {
+        const yolort_io *io = yolort_io_at(m, i);
+        size_t bytes = io->bytes_per_image * (size_t)batch;
+        data[i] = io->is_output ? malloc(bytes) : noise_for(io, batch, &state);
+        if (data[i] && io->is_output) memset(data[i], 0xff, bytes);
+        if (!data[i] || yolort_bind(c, i, data[i], bytes)) bad = fail("bind", yolort_error(c));
     }
-    if (y) memset(y, 0xff, out_bytes);
-    int bad = !x || !y || yolort_bind(c, 0, x, in_bytes) || yolort_bind(c, 1, y, out_bytes) || yolort_run(c, batch, NULL) || yolort_wait(c);
-    if (bad) fail("run", yolort_error(c));
-    r->n = out_bytes / out_size;
-    r->value = malloc(r->n * sizeof *r->value);
-    for (size_t i = 0; !bad && i < r->n; i++) r->value[i] = yir_dtype_load((enum yir_dtype)out->dtype, y, i);
+    if (!bad && (yolort_run(c, batch, NULL) || yolort_wait(c))) bad = fail("run", yolort_error(c));
+    if (!bad) bad = read_output(yolort_io_at(m, n - 1), data[n - 1], yolort_io_at(m, n - 1)->bytes_per_image * (size_t)batch, r);
     if (!bad) bad = measure(m, c, batch, r);
-    free(x);
-    free(y);
+    for (size_t i = 0; i < MOST; i++) free(data[i]);
     return bad;
 }
 
