@@ -47,6 +47,17 @@ struct cg_config {
     double cycles;          /* predicted for one image on one thread: good for ranking, no promise */
 };
 
+/* What there is to choose from for each kernel of one function, one target and one size: the same in every program of theirs. */
+struct cg_choices {
+    struct yir_arena *arena;
+    struct cg_choice {
+        const struct cg_config *legal; /* NULL: not listed yet */
+        size_t n;
+        const char *op_text;
+        size_t op_text_len;
+    } * kernel; /* [nkernel] */
+};
+
 struct cg_opts {
     bool no_fast;    /* generic path only */
     bool checked;    /* bounds checks in generated code */
@@ -55,6 +66,7 @@ struct cg_opts {
      * NULL: the first. */
     size_t (*choose)(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n);
     void *choose_user;
+    struct cg_choices *choices; /* with choose: filled by the first program, read by the others; NULL: listed each time */
     /* With choose: an engine of cuDNN that may do the kernel's work, which it fits (engine.h); NULL: none. */
     const struct cg_engine *(*engine)(void *user, const struct cg_kernel *k);
     const struct cg_object_store *objects; /* NULL: none */

@@ -193,26 +193,49 @@ static void find_ops(const struct yir_func *f, uint32_t kernel, struct cg_kernel
 }
 
 /* What the kernel computes, as the generic way would: equal texts, equal work, whatever family makes it. */
-static void set_op_text(struct yir_arena *a, const struct yir_func *f, const struct cg_target *t, struct cg_kernel *k)
+static void set_op_text(struct yir_arena *a, const struct yir_func *f, const struct cg_target *t, const struct cg_kernel *k, struct cg_choice *c)
 {
+    struct cg_kernel generic = *k;
     struct kb *b = kb_new(a, f, &t->kb, f->op[k->last].kernel);
     struct yir_str text = {.arena = a};
-    emit_generic(b, k);
+    emit_generic(b, &generic);
     kb_print(&text, b);
-    k->op_text = text.text;
-    k->op_text_len = text.len;
+    c->op_text = text.text;
+    c->op_text_len = text.len;
+}
+
+static void list_choice(struct yir_arena *a, const struct yir_func *f, const struct cg_target *t, bool no_fast, const struct cg_kernel *k,
+                        struct cg_choice *c)
+{
+    struct cg_config legal[CG_MAX_CONFIGS];
+    c->n = cg_configs(f, k->first, k->last, t, no_fast, legal);
+    struct cg_config *kept = yir_alloc_n(a, c->n, sizeof *kept);
+    memcpy(kept, legal, c->n * sizeof *kept);
+    set_op_text(a, f, t, k, c);
+    c->legal = kept;
+}
+
+static struct cg_config choose(struct kb *b, struct cg_kernel *k, const struct cg_target *t, const struct cg_opts *o)
+{
+    struct cg_choice once = {0}, *c = o->choices ? &o->choices->kernel[b->f->op[k->last].kernel - 1] : &once;
+    if (!c->legal) list_choice(o->choices ? o->choices->arena : b->arena, b->f, t, o->no_fast, k, c);
+    k->op_text = c->op_text;
+    k->op_text_len = c->op_text_len;
+    size_t chosen = o->choose(o->choose_user, k, c->legal, c->n);
+    YIR_ASSERT(chosen < c->n);
+    return c->legal[chosen];
+}
+
+static struct cg_config predicted_best(struct kb *b, const struct cg_kernel *k, const struct cg_target *t, const struct cg_opts *o)
+{
+    struct cg_config legal[CG_MAX_CONFIGS];
+    (void)cg_configs(b->f, k->first, k->last, t, o->no_fast, legal);
+    return legal[0];
 }
 
 static void record(struct kb *b, struct cg_kernel *k, const struct cg_target *t, const struct cg_opts *o)
 {
-    struct cg_config legal[CG_MAX_CONFIGS];
-    size_t n = cg_configs(b->f, k->first, k->last, t, o->no_fast, legal), chosen = 0;
-    if (o->choose) {
-        set_op_text(b->arena, b->f, t, k);
-        chosen = o->choose(o->choose_user, k, legal, n);
-        YIR_ASSERT(chosen < n);
-    }
-    k->config = legal[chosen];
+    k->config = o->choose ? choose(b, k, t, o) : predicted_best(b, k, t, o);
     if (o->engine) k->engine = o->engine(o->choose_user, k);
     if (k->config.family == CG_GENERIC) {
         k->family = "generic";

@@ -38,6 +38,7 @@ struct tuner {
     struct group **group; /* [ngroup] */
     size_t ngroup, cap_group;
     uint32_t *of_kernel;  /* group of each kernel */
+    struct cg_choices choices;
     uint32_t nkernel;
     int now;              /* variant being made; -1: groups are being collected, -2: the winners */
     struct cg_trials *trials;
@@ -243,6 +244,7 @@ static struct cg_opts opts_now(struct tuner *w)
     o.choose = choose;
     o.engine = choose_engine;
     o.choose_user = w;
+    o.choices = &w->choices;
     return o;
 }
 
@@ -250,6 +252,7 @@ static void collect(struct tuner *w)
 {
     const struct cg_opts o = opts_now(w);
     w->now = -1;
+    w->choices = (struct cg_choices){w->arena, yir_alloc_n(w->arena, w->f->nkernel + 1u, sizeof *w->choices.kernel)};
     w->of_kernel = yir_alloc_n(w->arena, w->f->nkernel + 1u, sizeof *w->of_kernel);
     struct cg_program *p = cg_kernels(w->arena, w->f, w->t, &o);
     for (uint32_t i = p->nkernel; i-- > 0;) w->group[w->of_kernel[i]]->label = p->kernel[i].label;
@@ -666,7 +669,7 @@ int cg_tune(struct yir_arena *a, struct yir_diags *d, const struct yir_func *f, 
 {
     struct tuner *w = yir_alloc(a, sizeof *w);
     *w = (struct tuner){.arena = a, .diags = d, .f = f, .t = t, .base = base, .o = o, .mode = &modes[o->mode]};
-    *out = (struct cg_tuned){.choose = choose, .engine = choose_engine, .choose_user = w};
+    *out = (struct cg_tuned){.choose = choose, .engine = choose_engine, .choose_user = w, .choices = &w->choices};
     w->threads = o->threads;
     w->budget_s = o->budget_s > 0 ? o->budget_s : w->mode->budget_s;
     w->start = seconds();

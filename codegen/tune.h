@@ -48,6 +48,7 @@ struct cg_tuned {
     size_t (*choose)(void *user, const struct cg_kernel *k, const struct cg_config *legal, size_t n);
     const struct cg_engine *(*engine)(void *user, const struct cg_kernel *k);
     void *choose_user;
+    struct cg_choices *choices;
     int groups, known, measured; /* groups; found in the records; decided by measuring now */
     int left, changed;           /* for which the budget did not suffice; with another configuration than the predicted one */
     double before_ms, after_ms;  /* medians of the untuned and tuned network, measured in turn; 0: no kernel changed now */

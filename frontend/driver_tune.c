@@ -261,6 +261,7 @@ static int tune(struct call *k, struct build *b, const struct cg_meta *meta, con
     co->choose = tuned.choose;
     co->engine = tuned.engine;
     co->choose_user = tuned.choose_user;
+    co->choices = tuned.choices;
     note_tuned(k, &tuned, cg_tunedb_keeps(c->records));
     return 0;
 }
