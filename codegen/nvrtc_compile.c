@@ -1,5 +1,6 @@
 /* CUDA C of kernels to cubins, without a GPU. */
 #include <ctype.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ struct job {
     struct yir_str key;     /* in the store of objects */
     const void *stored;     /* cubin that the store had, and its size */
     size_t stored_size;
-    char *cubin;            /* malloc'ed; NULL: failed */
+    char *cubin;            /* malloc'ed, freed with the arena; NULL: failed */
     size_t size;
     char error[512];
 };
@@ -34,7 +35,14 @@ struct work {
     const struct cg_object_store *store;
     struct job *job;
     uint32_t njob;
+    struct job **turn; /* [nturn] that are to be made, in the order in which threads take them */
+    uint32_t nturn;
     atomic_uint next;
+    struct cg_team team;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    struct job **done; /* [ndone], as they end; under the lock */
+    uint32_t ndone;
 };
 
 /* First line of the compiler's log that tells of an error, else the number's meaning. */
@@ -88,9 +96,48 @@ static void *worker(void *arg)
     struct work *w = arg;
     for (;;) {
         unsigned i = atomic_fetch_add(&w->next, 1);
-        if (i >= w->njob) return NULL;
-        if (!w->job[i].stored) compile(w, &w->job[i]);
+        if (i >= w->nturn) return NULL;
+        compile(w, w->turn[i]);
+        pthread_mutex_lock(&w->lock);
+        w->done[w->ndone++] = w->turn[i];
+        pthread_cond_signal(&w->ended);
+        pthread_mutex_unlock(&w->lock);
     }
+}
+
+/* Waits for the i-th job that ends. */
+static struct job *next_done(struct work *w, uint32_t i)
+{
+    pthread_mutex_lock(&w->lock);
+    while (w->ndone <= i) pthread_cond_wait(&w->ended, &w->lock);
+    struct job *j = w->done[i];
+    pthread_mutex_unlock(&w->lock);
+    return j;
+}
+
+static void free_work(void *work)
+{
+    struct work *w = work;
+    atomic_store(&w->next, w->nturn); /* where memory ran out meanwhile, what is not begun is not wanted any more */
+    cg_team_end(&w->team);
+    for (uint32_t i = 0; i < w->njob; i++) free(w->job[i].cubin);
+    pthread_cond_destroy(&w->ended);
+    pthread_mutex_destroy(&w->lock);
+}
+
+/* Makes what is to be made. The store waits for the disk with each object: while others are compiled, that takes no time. */
+static void make_all(struct yir_arena *a, struct work *w)
+{
+    w->done = yir_alloc_n(a, w->nturn, sizeof *w->done);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->ended, NULL);
+    yir_arena_defer(a, free_work, w);
+    cg_team_begin(&w->team, worker, w, w->nturn);
+    for (uint32_t i = 0; i < w->nturn; i++) {
+        const struct job *j = next_done(w, i);
+        if (w->store && !j->error[0]) w->store->put(w->store->user, j->key.text, j->key.len, j->cubin, j->size);
+    }
+    cg_team_end(&w->team);
 }
 
 /* The last one. */
@@ -118,6 +165,22 @@ static void list_jobs(struct yir_arena *a, struct work *w, const struct cg_progr
     if (cg_takes_pictures(p->f)) add_service(a, w);
 }
 
+static int longer_first(const void *x, const void *y)
+{
+    const struct job *a = *(struct job *const *)x, *b = *(struct job *const *)y;
+    if (a->text.len != b->text.len) return a->text.len > b->text.len ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+/* A long text takes long: begun last, it would keep one thread busy when the others have ended. */
+static void order_jobs(struct yir_arena *a, struct work *w)
+{
+    w->turn = yir_alloc_n(a, w->njob, sizeof *w->turn);
+    for (uint32_t i = 0; i < w->njob; i++)
+        if (!w->job[i].stored) w->turn[w->nturn++] = &w->job[i];
+    qsort(w->turn, w->nturn, sizeof *w->turn, longer_first);
+}
+
 static void ask_store(struct yir_arena *a, struct work *w)
 {
     for (uint32_t i = 0; i < w->njob; i++) {
@@ -130,22 +193,14 @@ static void ask_store(struct yir_arena *a, struct work *w)
     }
 }
 
-static int collect(struct yir_arena *a, struct yir_diags *d, const struct work *w, struct cg_object *object)
+static int collect(struct yir_diags *d, const struct work *w, struct cg_object *object)
 {
     int rc = 0;
     for (uint32_t i = 0; i < w->njob; i++) {
-        struct job *j = &w->job[i];
-        object[i] = (struct cg_object){.data = j->stored, .size = j->stored_size, .symbol = j->symbol};
-        if (j->stored) continue;
-        if (j->error[0])
-            rc = yir_diag(d, (struct yir_loc){0}, E_NVRTC, "kernel %s (%s): %s", j->symbol, j->label, j->error);
-        if (!j->cubin) continue;
-        void *data = yir_alloc(a, j->size);
-        memcpy(data, j->cubin, j->size);
-        free(j->cubin);
-        object[i].data = data;
-        object[i].size = j->size;
-        if (w->store && !j->error[0]) w->store->put(w->store->user, j->key.text, j->key.len, data, j->size);
+        const struct job *j = &w->job[i];
+        bool made = !j->stored;
+        object[i] = (struct cg_object){.data = made ? j->cubin : j->stored, .size = made ? j->size : j->stored_size, .symbol = j->symbol};
+        if (j->error[0]) rc = yir_diag(d, (struct yir_loc){0}, E_NVRTC, "kernel %s (%s): %s", j->symbol, j->label, j->error);
     }
     return rc;
 }
@@ -214,9 +269,10 @@ int cg_nvrtc_compile(struct yir_arena *a, struct yir_diags *d, const struct cg_p
     list_jobs(a, w, p);
     w->store = p->opts.objects;
     if (w->store) ask_store(a, w);
-    cg_threads(worker, w, w->njob);
+    order_jobs(a, w);
+    make_all(a, w);
     struct cg_object *object = yir_alloc_n(a, w->njob, sizeof *object);
-    if (collect(a, d, w, object)) return -1;
+    if (collect(d, w, object)) return -1;
     lay_out(a, p, object, w->njob, out);
     out->compiler = yir_format(a, "NVRTC %d.%d", w->nv.version[0], w->nv.version[1]);
     return 0;
