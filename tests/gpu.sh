@@ -8,10 +8,10 @@ set -euo pipefail
 yoloc=$1 program=$2 model=$3 weights=$4 cpu=${5:-${CPU_MODULE-}} picture=${6-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/gpu_target.sh"
 
 "$yoloc" devices
-target=$("$yoloc" devices | sed -n 's/^\(cuda:sm_[0-9a-z]*\)  *device 0:.*/\1/p')
-[ -n "$target" ] || { echo "gpu: skipped: no GPU"; exit 77; }
+find_gpu
 with=(--weights "$weights" --no-cache)
 [ "$weights" != - ] || with=(--no-cache)
 
@@ -23,11 +23,7 @@ if [ -z "$cpu" ]; then
     compile cpu:native "$cpu"
 fi
 start=$(date +%s%N)
-if ! compile "$target" "$work/cuda.yoloc" 2>"$work/log"; then
-    cat "$work/log"
-    grep -q 'no NVRTC found' "$work/log" && exit 77
-    exit 1
-fi
+compile "$target" "$work/cuda.yoloc" 2>"$work/log" || not_compiled
 cat "$work/log"
 echo "compiled in $((($(date +%s%N) - start) / 1000000)) ms"
 "$program" "$cpu" "$work/cuda.yoloc" 50

@@ -8,11 +8,11 @@ set -euo pipefail
 yoloc=$1 program=$2 model=$3 cpu=${4:-${CPU_MODULE_1-}}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/gpu_target.sh"
 
 "$yoloc" devices
-target=$("$yoloc" devices | sed -n 's/^\(cuda:sm_[0-9a-z]*\)  *device 0:.*/\1/p')
-[ -n "$target" ] || { echo "gpu: skipped: no GPU"; exit 77; }
-"$yoloc" devices | grep -q '^cudnn  *[0-9]' || { echo "gpu: skipped: no cuDNN"; exit 77; }
+find_gpu
+"$yoloc" devices | grep -q '^cudnn  *[0-9]' || { echo "skipped: no cuDNN"; exit 77; }
 compile() { # OUT OPTION...
     "$yoloc" compile "$model" --weights rule --imgsz 640 --output "$1" "${@:2}"
 }
@@ -24,11 +24,7 @@ tuned() { # OUT OPTION...
     compile "$1" --cache-dir "$work/cache" --target "$target" --precision fp16 "${@:2}"
 }
 mkdir -m 700 "$work/cache"
-if ! tuned "$work/full.yoloc" --tune full --tune-budget "${BUDGET:-150s}" --tune-report >"$work/log" 2>&1; then
-    tail -5 "$work/log"
-    grep -q 'no NVRTC found' "$work/log" && exit 77
-    exit 1
-fi
+tuned "$work/full.yoloc" --tune full --tune-budget "${BUDGET:-150s}" --tune-report >"$work/log" 2>&1 || not_compiled
 grep -v 'candidate: ' "$work/log"
 echo "engines measured: $(grep -c 'predicted: cudnn' "$work/log" || true)"
 grep -q 'predicted: cudnn' "$work/log" || { echo "gpu: cuDNN proposed nothing that runs"; exit 1; }

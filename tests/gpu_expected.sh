@@ -5,15 +5,11 @@ set -euo pipefail
 yoloc=$1 program=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/gpu_target.sh"
 export YOLOC_TEST_SCRATCH=$work YOLOC_CACHE_DIR=$work/cache
 
-target=$("$yoloc" devices | sed -n 's/^\(cuda:sm_[0-9a-z]*\)  *device 0:.*/\1/p')
-[ -n "$target" ] || { echo "gpu: skipped: no GPU"; exit 77; }
-if ! "$yoloc" compile tests/tiny.yaml --weights rule --target "$target" --output "$work/m.yoloc" 2>"$work/log"; then
-    cat "$work/log"
-    grep -q 'no NVRTC found' "$work/log" && exit 77
-    exit 1
-fi
+find_gpu
+"$yoloc" compile tests/tiny.yaml --weights rule --target "$target" --output "$work/m.yoloc" 2>"$work/log" || not_compiled
 # Several checkpoints at a time.
 shares=$((($(nproc) + 3) / 4))
 run() { # NAME OPTION...

@@ -11,15 +11,11 @@ shift 3
 [ $# -gt 0 ] || set -- models/*.yaml
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/gpu_target.sh"
 export YOLOC_LIBCUDNN=/nowhere/libcudnn.so
 
-target=$("$yoloc" devices | sed -n 's/^\(cuda:sm_[0-9a-z]*\)  *device 0:.*/\1/p')
-[ -n "$target" ] || { echo "gpu: skipped: no GPU"; exit 77; }
-if ! "$yoloc" compile tests/tiny.yaml --weights rule --target "$target" --output "$work/m.yoloc" --no-cache 2>"$work/log"; then
-    cat "$work/log"
-    grep -q 'no NVRTC found' "$work/log" && exit 77
-    exit 1
-fi
+find_gpu
+"$yoloc" compile tests/tiny.yaml --weights rule --target "$target" --output "$work/m.yoloc" --no-cache 2>"$work/log" || not_compiled
 
 compile() { # MODEL OUT OPTION...
     "$yoloc" compile "$1" --weights rule --imgsz 320 --batch 4 --target "$target" --no-cache --output "$2" "${@:3}"

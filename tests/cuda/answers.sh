@@ -8,13 +8,13 @@ shift 3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../gpu_target.sh"
 
 picture() { # NAME WIDTH HEIGHT: noise
     { printf 'P6 %d %d 255\n' "$2" "$3" && tail -c +$((1000 * $2)) "$yoloc" | head -c $((3 * $2 * $3)); } >"$work/$1.ppm" || true
 }
 if [ "$mock" = gpu ]; then
-    target=$("$yoloc" devices | sed -n 's/^\(cuda:sm_[0-9a-z]*\)  *device 0:.*/\1/p')
-    [ -n "$target" ] || { echo "answers: skipped: no GPU"; exit 77; }
+    find_gpu
     size=320 batch=4 runs=50
     picture a 405 540 && picture b 640 480 && picture c 33 700 && picture d 160 120 && picture e 320 320
 else
@@ -24,12 +24,8 @@ else
     picture a 97 61 && picture b 64 64 && picture c 31 200
 fi
 for model in "$@"; do
-    if ! "$yoloc" compile "models/$model.yaml" --weights rule --imgsz "$size" --batch "$batch" --target "$target" \
-        --output "$work/m.yoloc" --no-cache 2>"$work/log"; then
-        cat "$work/log"
-        grep -q 'no NVRTC found' "$work/log" && exit 77
-        exit 1
-    fi
+    "$yoloc" compile "models/$model.yaml" --weights rule --imgsz "$size" --batch "$batch" --target "$target" \
+        --output "$work/m.yoloc" --no-cache 2>"$work/log" || not_compiled
     if [ "$mock" != gpu ]; then
         "$yoloc" inspect --code "$work/m.yoloc" >"$work/k.cu"
         bash "$here/host.sh" "$work/k.cu" "$work/k.so" service
