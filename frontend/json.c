@@ -19,13 +19,11 @@ char *fe_json_text(const json_t *root)
 void fe_json_quote(struct yir_str *s, const char *bytes, size_t n)
 {
     yir_str_put(s, "\"", 1);
-    for (size_t i = 0, k; i < n; i += k ? k : 1) {
-        uint32_t c;
-        k = yir_utf8(bytes + i, n - i, &c);
-        if (!k) yir_str_put(s, "\\ufffd", 6);
-        else if (!yir_is_shown(c)) yir_str_fmt(s, "\\u%04x", c);
-        else if (c == '"' || c == '\\') yir_str_fmt(s, "\\%c", (char)c);
-        else yir_str_put(s, bytes + i, k);
+    for (size_t i = 0; i < n;) {
+        char c[6];
+        size_t len;
+        i += yir_json(bytes + i, n - i, c, &len);
+        yir_str_put(s, c, len);
     }
     yir_str_put(s, "\"", 1);
 }

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Bytes of the well-formed UTF-8 sequence at s (Unicode table 3-7), of which n may be read or up to a NUL; *c: the character. 0 when
  * there is none. */
@@ -38,6 +39,27 @@ static inline size_t yir_shown(const char *s, size_t n)
     uint32_t c;
     size_t k = yir_utf8(s, n, &c);
     return k && yir_is_shown(c) ? k : 0;
+}
+
+/* The character at s, read as by yir_utf8, as it stands in a JSON string: out gets *len bytes of it. Returns how many it takes at s, one
+ * where there is none, which gives U+FFFD. */
+static inline size_t yir_json(const char *s, size_t n, char out[6], size_t *len)
+{
+    uint32_t c;
+    size_t k = yir_utf8(s, n, &c);
+    if (k && yir_is_shown(c)) {
+        size_t mark = c == '"' || c == '\\';
+        out[0] = '\\';
+        memcpy(out + mark, s, k);
+        *len = mark + k;
+        return k;
+    }
+    if (!k) c = 0xfffd;
+    memcpy(out, "\\u", 2); /* none that must not be shown has more than 16 bits */
+    for (int i = 0; i < 4; i++)
+        out[2 + i] = "0123456789abcdef"[c >> (12 - 4 * i) & 15];
+    *len = 6;
+    return k ? k : 1;
 }
 
 #endif

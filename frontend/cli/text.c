@@ -103,17 +103,11 @@ void cli_text_plain(struct cli_text *t, const char *s, int width)
 void cli_text_json(struct cli_text *t, const char *s)
 {
     cli_text_add(t, "\"");
-    for (size_t n; *s; s += n ? n : 1) {
-        uint32_t c;
-        n = yir_utf8(s, 4, &c);
-        if (n == 0)
-            cli_text_add(t, "\\ufffd");
-        else if (*s == '"' || *s == '\\')
-            cli_text_addf(t, "\\%c", *s);
-        else if (!yir_is_shown(c))
-            cli_text_addf(t, "\\u%04x", c);
-        else
-            add_bytes(t, s, n);
+    while (*s) {
+        char c[6];
+        size_t n;
+        s += yir_json(s, 4, c, &n);
+        add_bytes(t, c, n);
     }
     cli_text_add(t, "\"");
 }

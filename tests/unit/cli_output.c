@@ -163,8 +163,8 @@ Test(cli_output, strings_are_always_utf8)
 Test(cli_output, strings_are_harmless)
 {
     struct cli_text t = {0};
-    cli_text_json(&t, "a\x1b[2J\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6\xe2\x80\xa8\xc3\xa9");
-    cr_expect_str_eq(t.p, "\"a\\u001b[2J\\u007f\\u009b\\u202e\\u2066\\u2028\xc3\xa9\"");
+    cli_text_json(&t, "a\x1b[2J\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6\xe2\x80\xa8\xc3\xa9\"\\\xf0\x9f\x90\x88\xe2\x80");
+    cr_expect_str_eq(t.p, "\"a\\u001b[2J\\u007f\\u009b\\u202e\\u2066\\u2028\xc3\xa9\\\"\\\\\xf0\x9f\x90\x88\\ufffd\\ufffd\"");
     cli_text_free(&t);
     cli_text_plain(&t, "a\x1b[2J\x7f\xc2\x9b\xe2\x80\xae\x9b\xc3\xa9", 10);
     cr_expect_str_eq(t.p, "a?[2J????\xc3\xa9");
