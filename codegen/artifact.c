@@ -17,6 +17,7 @@
 #include "artifact_dir.h"
 #include "check.h"
 #include "ir/crashpoint.h"
+#include "ir/bulk.h"
 #include "ir/large.h"
 
 /* Head of a file: magic 8, version 4, zero 4, kind 16, length of the key 8, length of the payload 8, digest 16; then key and
@@ -138,18 +139,18 @@ static enum found read_key(struct reading *r)
     return CG_HOLDS(ARTIFACT_KEY, same) ? HIT : OTHER;
 }
 
-/* The file is as large as it said, so memory for the payload is bounded by it. The digest is taken of what the cache still has. */
+static void add_to_digest(void *hash, const void *bytes, size_t n)
+{
+    XXH3_128bits_update(hash, bytes, n);
+}
+
+/* The file is as large as it said, so memory for the payload is bounded by it. */
 static enum found read_payload(struct reading *r)
 {
-    enum { PART = 256 << 10 };
     uint8_t digest[16];
     if (r->payload > SIZE_MAX / 2 || !(r->bytes = yir_large_alloc((size_t)r->payload + 1))) return MISS;
-    for (size_t at = 0, n; at < r->payload; at += n) {
-        n = (size_t)r->payload - at < PART ? (size_t)r->payload - at : PART;
-        enum found f = read_whole(r->fd, (char *)r->bytes + at, n);
-        if (f != HIT) return f;
-        XXH3_128bits_update(&r->hash, (char *)r->bytes + at, n);
-    }
+    int64_t n = yir_bulk_read(r->fd, r->bytes, (size_t)r->payload, HEAD + r->key->len, add_to_digest, &r->hash);
+    if (n != (int64_t)r->payload) return n < 0 ? MISS : DAMAGED;
     end_digest(&r->hash, digest);
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
     return HIT;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "ir/bulk.h"
 #include "ir/large.h"
 
 struct buffer {
@@ -36,13 +37,9 @@ static const char *fill(int fd, uint64_t max, struct buffer *b, enum yir_diag_id
     b->bytes = yir_large_alloc(b->len + 1);
     if (!b->bytes) return "does not fit into memory";
     *id = E_OPEN;
-    for (size_t at = 0; at < b->len;) {
-        ssize_t n = read(fd, b->bytes + at, b->len - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return strerror(errno);
-        if (FE_BREAKS(FILE_SHRANK, n == 0)) return "became shorter while it was read";
-        at += (size_t)n;
-    }
+    int64_t n = yir_bulk_read(fd, b->bytes, b->len, 0, NULL, NULL);
+    if (n < 0) return strerror(errno);
+    if (FE_BREAKS(FILE_SHRANK, n != (int64_t)b->len)) return "became shorter while it was read";
     b->bytes[b->len] = 0;
     return NULL;
 }
