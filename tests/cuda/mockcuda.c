@@ -1,10 +1,9 @@
 /*
  * A CUDA driver without a GPU, for YOLOC_LIBCUDA: device memory is the host's, and work is done when it is asked for. Kernels are
  * run when the environment's MOCKCUDA_KERNELS names a library of them (tests/cuda/host.h), else not at all.
- * MOCKCUDA_DEVICES: compute capabilities, "90,86"; default "90". Failures: mockcuda_fail.
+ * Graphs: mockgraph.c. MOCKCUDA_DEVICES: compute capabilities, "90,86"; default "90". Failures: mockcuda_fail.
  */
 #include <dlfcn.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +11,10 @@
 #include <sys/mman.h>
 
 #include "hostmap.h"
-#include "mockfail.h"
+#include "mockcuda.h"
 
-#define API __attribute__((visibility("default")))
-
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
-
-static atomic_long works; /* of libraries */
-static atomic_long live, launches, blocks, played, changed, programmatic;
+atomic_long live, works;
+static atomic_long launches, blocks;
 enum { GRANULE = 1 << 16 };
 #define TOTAL ((size_t)1 << 30)
 static _Atomic uint64_t reserved; /* addresses of the first device, TOTAL of them, as given out last */
@@ -29,13 +24,6 @@ static int no_virtual;
 static _Thread_local int depth; /* of the stack of contexts */
 static int foreign_ordinal;
 static const void *foreign;
-static const void *captured;
-
-/* A kernel: NULL, NULL without a library of them. size: bytes of parameter i, 0 behind the last. */
-struct function {
-    void (*run)(unsigned blocks, unsigned threads, void **parameter);
-    size_t (*size)(unsigned i);
-};
 
 enum { MOST_FUNCTIONS = 16 }; /* of a module */
 
@@ -43,37 +31,6 @@ struct thing {
     struct function function[MOST_FUNCTIONS];
     int nfunction;
     long works; /* of an event: what libraries had done by then */
-};
-
-enum { MOST_PARAMETERS = 80, MOST_NODES = 1024 };
-
-struct kernel { /* CUDA_KERNEL_NODE_PARAMS_v1 */
-    struct function *function;
-    unsigned grid[3], block[3], shared;
-    void **parameter, **extra;
-};
-
-/* What a library put on a stream that is captured: a function and its argument, copied. */
-struct work {
-    void (*run)(const void *argument);
-    void *argument;
-    size_t size;
-};
-
-struct graph;
-struct node {
-    unsigned index;
-    struct kernel kernel;
-    void *parameter[MOST_PARAMETERS]; /* copies */
-    struct work work;    /* run NULL: none */
-    struct graph *child; /* own; NULL: none */
-};
-
-/* Also what is made of it, which has nodes of its own. */
-struct graph {
-    struct node *node[MOST_NODES];
-    unsigned n;
-    unsigned char after[MOST_NODES][MOST_NODES / 8]; /* bit j of row i: node i waits for node j */
 };
 
 struct memory_kind { /* CUmemAllocationProp */
@@ -86,24 +43,14 @@ struct access { /* CUmemAccessDesc */
     int where, id, flags;
 };
 
-struct edge { /* CUgraphEdgeData */
-    unsigned char from_port, to_port, type, reserved[5];
-};
-
 API void mockcuda_fail(const char *name, int nth, int code);
 API const char *mockcuda_failed(void); /* the function that did; NULL: none yet */
 API long mockcuda_live(void);     /* things that were made and not given back: memory, contexts, modules, events, pushes */
 API long mockcuda_launches(void);
 API long mockcuda_blocks(void);                /* of all launches */
 API void mockcuda_device_memory(const void *address, int ordinal); /* is told to lie on that device */
-API void mockcuda_capture(const void *stream); /* is being captured; NULL: none */
-API long mockcuda_played(void);                /* launches of graphs */
-API long mockcuda_changed(void);               /* changes of graphs' nodes */
 API void mockcuda_cap(size_t bytes);           /* device memory that mapped extents may take; 1 GiB at first */
 API void mockcuda_virtual(int on);             /* whether addresses can be reserved; they can at first */
-API long mockcuda_programmatic(void);          /* edges of that kind */
-/* For a library that works on streams: runs it now, or keeps it for the graph while the stream is captured. */
-API void mockcuda_work(void *stream, void (*run)(const void *argument), const void *argument, size_t size);
 
 void mockcuda_fail(const char *name, int nth, int code)
 {
@@ -112,7 +59,7 @@ void mockcuda_fail(const char *name, int nth, int code)
 
 const char *mockcuda_failed(void)
 {
-    return failure.at;
+    return failed();
 }
 
 long mockcuda_live(void)
@@ -146,27 +93,7 @@ void mockcuda_virtual(int on)
     no_virtual = !on;
 }
 
-void mockcuda_capture(const void *stream)
-{
-    captured = stream;
-}
-
-long mockcuda_played(void)
-{
-    return played;
-}
-
-long mockcuda_changed(void)
-{
-    return changed;
-}
-
-long mockcuda_programmatic(void)
-{
-    return programmatic;
-}
-
-static int gives_back(const char *name)
+int gives_back(const char *name)
 {
     static const char *const word[] = {"Free", "Release", "Destroy", "Unload", "Unmap", "PopCurrent"};
     for (size_t i = 0; i < sizeof word / sizeof *word; i++)
@@ -181,7 +108,7 @@ static int make(void **out)
     return *out ? 0 : OUT_OF_MEMORY;
 }
 
-static int unmake(void *thing)
+int unmake(void *thing)
 {
     free(thing);
     live--;
@@ -258,21 +185,8 @@ API int cuEventSynchronize(void *event);
 API int cuEventElapsedTime(float *ms, void *from, void *to);
 API int cuEventDestroy_v2(void *event);
 API int cuStreamWaitValue32_v2(void *stream, uint64_t address, uint32_t value, unsigned flags);
-API int cuStreamIsCapturing(void *stream, int *status);
 API int cuStreamCreate(void **stream, unsigned flags);
 API int cuStreamDestroy_v2(void *stream);
-API int cuStreamBeginCapture_v2(void *stream, int mode);
-API int cuStreamEndCapture(void *stream, void **graph);
-API int cuGraphAddChildGraphNode(void **node, void *graph, void *const *before, size_t n, void *child);
-API int cuGraphCreate(void **graph, unsigned flags);
-API int cuGraphAddKernelNode(void **node, void *graph, void *const *before, size_t n, const struct kernel *k);
-API int cuGraphAddDependencies(void *graph, void *const *from, void *const *to, size_t n);
-API int cuGraphAddDependencies_v2(void *graph, void *const *from, void *const *to, const struct edge *as, size_t n);
-API int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags);
-API int cuGraphExecKernelNodeSetParams(void *exec, void *node, const struct kernel *k);
-API int cuGraphLaunch(void *exec, void *stream);
-API int cuGraphExecDestroy(void *exec);
-API int cuGraphDestroy(void *graph);
 API int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *dim, const uint64_t *stride,
                                const uint32_t *box, const uint32_t *each, int interleave, int swizzle, int promotion, int fill);
 API int cuGetErrorName(int error, const char **name);
@@ -569,7 +483,7 @@ int cuPointerGetAttributes(unsigned n, const int *attribute, void **value, uint6
     return 0;
 }
 
-static int launch(const struct kernel *k)
+int launch(const struct kernel *k)
 {
     launches++;
     blocks += k->grid[0];
@@ -595,274 +509,6 @@ int cuStreamWaitValue32_v2(void *stream, uint64_t address, uint32_t value, unsig
     return address && value == 1 && flags == 1 ? 0 : INVALID_VALUE;
 }
 
-int cuStreamIsCapturing(void *stream, int *status)
-{
-    ENTER("cuStreamIsCapturing");
-    *status = stream && stream == captured;
-    return 0;
-}
-
-static struct graph *new_graph(void)
-{
-    struct graph *g = calloc(1, sizeof *g);
-    if (!g) abort();
-    live++;
-    return g;
-}
-
-int cuGraphCreate(void **graph, unsigned flags)
-{
-    ENTER("cuGraphCreate");
-    *graph = flags ? NULL : new_graph();
-    return flags ? INVALID_VALUE : 0;
-}
-
-static void free_parameters(struct node *n)
-{
-    for (unsigned i = 0; i < MOST_PARAMETERS; i++) free(n->parameter[i]);
-    memset(n->parameter, 0, sizeof n->parameter);
-}
-
-/* The node's own copies of the parameters, as the driver takes them when it is told. */
-static void tell(struct node *n, const struct kernel *k)
-{
-    free_parameters(n);
-    n->kernel = *k;
-    n->kernel.parameter = n->parameter;
-    for (unsigned i = 0; k->function->size && k->function->size(i); i++) {
-        n->parameter[i] = malloc(k->function->size(i));
-        if (!n->parameter[i]) abort();
-        memcpy(n->parameter[i], k->parameter[i], k->function->size(i));
-    }
-}
-
-static struct node *new_node(struct graph *g)
-{
-    struct node *n = g->n < MOST_NODES ? calloc(1, sizeof *n) : NULL;
-    if (!n) return NULL;
-    n->index = g->n;
-    return g->node[g->n++] = n;
-}
-
-static struct node *add_node(struct graph *g, const struct kernel *k)
-{
-    struct node *n = new_node(g);
-    if (n) tell(n, k);
-    return n;
-}
-
-static void set_work(struct node *n, const struct work *w)
-{
-    n->work = *w;
-    n->work.argument = malloc(w->size);
-    if (!n->work.argument) abort();
-    memcpy(n->work.argument, w->argument, w->size);
-}
-
-static struct graph *copy_graph(const struct graph *from);
-static int free_graph(struct graph *g);
-
-static void copy_node(struct graph *g, const struct node *from)
-{
-    struct node *n = from->kernel.function ? add_node(g, &from->kernel) : new_node(g);
-    if (!n) abort();
-    if (from->work.run) set_work(n, &from->work);
-    if (from->child) n->child = copy_graph(from->child);
-}
-
-static struct graph *copy_graph(const struct graph *from)
-{
-    struct graph *g = new_graph();
-    memcpy(g->after, from->after, sizeof g->after);
-    for (unsigned i = 0; i < from->n; i++) copy_node(g, from->node[i]);
-    return g;
-}
-
-int cuGraphAddChildGraphNode(void **node, void *graph, void *const *before, size_t n, void *child)
-{
-    ENTER("cuGraphAddChildGraphNode");
-    (void)before;
-    struct node *own = n || !child ? NULL : new_node(graph);
-    *node = own;
-    if (own) own->child = copy_graph(child);
-    return own ? 0 : INVALID_VALUE;
-}
-
-/* --- streams of the caller's own, and their capture: one at a time */
-
-static struct {
-    void *stream;
-    struct graph *graph;
-} capture;
-
-int cuStreamCreate(void **stream, unsigned flags)
-{
-    ENTER("cuStreamCreate");
-    return depth < 1 ? INVALID_CONTEXT : flags != 1 ? INVALID_VALUE : make(stream);
-}
-
-int cuStreamDestroy_v2(void *stream)
-{
-    ENTER("cuStreamDestroy_v2");
-    return unmake(stream);
-}
-
-int cuStreamBeginCapture_v2(void *stream, int mode)
-{
-    ENTER("cuStreamBeginCapture_v2");
-    if (!stream || mode != 2 || capture.graph) return INVALID_VALUE;
-    capture.stream = stream;
-    capture.graph = new_graph();
-    return 0;
-}
-
-int cuStreamEndCapture(void *stream, void **graph)
-{
-    struct graph *g = capture.graph;
-    if (!g || stream != capture.stream) return INVALID_VALUE;
-    capture.graph = NULL;
-    int code = fails("cuStreamEndCapture");
-    if (code) free_graph(g);
-    *graph = code ? NULL : g;
-    return code;
-}
-
-void mockcuda_work(void *stream, void (*run)(const void *argument), const void *argument, size_t size)
-{
-    const struct work w = {run, (void *)(uintptr_t)argument, size};
-    if (!capture.graph || stream != capture.stream) {
-        run(argument);
-        works++;
-        return;
-    }
-    struct node *n = new_node(capture.graph);
-    if (!n) abort();
-    if (n->index) capture.graph->after[n->index][(n->index - 1) / 8] |= (unsigned char)(1u << (n->index - 1) % 8);
-    set_work(n, &w);
-}
-
-int cuGraphAddKernelNode(void **node, void *graph, void *const *before, size_t n, const struct kernel *k)
-{
-    ENTER("cuGraphAddKernelNode");
-    (void)before;
-    *node = n ? NULL : add_node(graph, k);
-    return *node ? 0 : INVALID_VALUE;
-}
-
-static int add_edges(struct graph *g, void *const *from, void *const *to, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        const struct node *a = from[i], *b = to[i];
-        if (!a || !b || a == b || g->node[a->index] != a || g->node[b->index] != b) return INVALID_VALUE;
-        if (g->after[b->index][a->index / 8] >> a->index % 8 & 1) return INVALID_VALUE;
-        g->after[b->index][a->index / 8] |= (unsigned char)(1u << a->index % 8);
-    }
-    return 0;
-}
-
-int cuGraphAddDependencies(void *graph, void *const *from, void *const *to, size_t n)
-{
-    ENTER("cuGraphAddDependencies");
-    return add_edges(graph, from, to, n);
-}
-
-int cuGraphAddDependencies_v2(void *graph, void *const *from, void *const *to, const struct edge *as, size_t n)
-{
-    ENTER("cuGraphAddDependencies_v2");
-    for (size_t i = 0; i < n; i++) {
-        if (as[i].type != as[0].type) return INVALID_VALUE; /* a real one takes all for what the first is */
-        if (as[i].from_port != as[i].type || as[i].type > 1 || as[i].to_port) return INVALID_VALUE;
-        if (as[i].type && (((const struct node *)from[i])->child || ((const struct node *)to[i])->child)) return INVALID_VALUE;
-        programmatic += as[i].type;
-    }
-    return add_edges(graph, from, to, n);
-}
-
-int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
-{
-    ENTER("cuGraphInstantiateWithFlags");
-    const struct graph *from = graph;
-    if (flags) return INVALID_VALUE;
-    *exec = copy_graph(from);
-    return 0;
-}
-
-int cuGraphExecKernelNodeSetParams(void *exec, void *node, const struct kernel *k)
-{
-    ENTER("cuGraphExecKernelNodeSetParams");
-    struct graph *g = exec;
-    const struct node *n = node;
-    if (n->index >= g->n || g->node[n->index]->kernel.function != k->function) return INVALID_VALUE;
-    tell(g->node[n->index], k);
-    changed++;
-    return 0;
-}
-
-/* The last node of those that wait for none that is still to come. */
-static unsigned next_ready(const struct graph *g, const unsigned char *done)
-{
-    for (unsigned i = g->n; i-- > 0;) {
-        int ready = !(done[i / 8] >> i % 8 & 1);
-        for (unsigned b = 0; ready && b < MOST_NODES / 8; b++) ready = !(g->after[i][b] & ~done[b]);
-        if (ready) return i;
-    }
-    return g->n;
-}
-
-static int play(const struct graph *g);
-
-static int play_node(const struct node *n)
-{
-    if (n->child) return play(n->child);
-    if (!n->work.run) return launch(&n->kernel);
-    n->work.run(n->work.argument);
-    return 0;
-}
-
-/* In an order as far from that of the nodes as the edges allow, so that a missing one shows. */
-static int play(const struct graph *g)
-{
-    unsigned char done[MOST_NODES / 8] = {0};
-    for (unsigned k = 0; k < g->n; k++) {
-        unsigned i = next_ready(g, done);
-        int error = i < g->n ? play_node(g->node[i]) : INVALID_VALUE;
-        if (error) return error;
-        done[i / 8] |= (unsigned char)(1u << i % 8);
-    }
-    return 0;
-}
-
-int cuGraphLaunch(void *exec, void *stream)
-{
-    ENTER("cuGraphLaunch");
-    (void)stream;
-    played++;
-    return play(exec);
-}
-
-static int free_graph(struct graph *g)
-{
-    for (unsigned i = 0; i < g->n; i++) {
-        free_parameters(g->node[i]);
-        free(g->node[i]->work.argument);
-        if (g->node[i]->child) free_graph(g->node[i]->child);
-        free(g->node[i]);
-    }
-    return unmake(g);
-}
-
-int cuGraphExecDestroy(void *exec)
-{
-    ENTER("cuGraphExecDestroy");
-    return free_graph(exec);
-}
-
-int cuGraphDestroy(void *graph)
-{
-    ENTER("cuGraphDestroy");
-    return free_graph(graph);
-}
-
 /* What the driver refuses, and a form that tests/cuda/host.h reads. */
 int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *dim, const uint64_t *stride,
                            const uint32_t *box, const uint32_t *each, int interleave, int swizzle, int promotion, int fill)
@@ -880,6 +526,18 @@ int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, co
     }
     memcpy(map, &m, sizeof m);
     return 0;
+}
+
+int cuStreamCreate(void **stream, unsigned flags)
+{
+    ENTER("cuStreamCreate");
+    return depth < 1 ? INVALID_CONTEXT : flags != 1 ? INVALID_VALUE : make(stream);
+}
+
+int cuStreamDestroy_v2(void *stream)
+{
+    ENTER("cuStreamDestroy_v2");
+    return unmake(stream);
 }
 
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags)

@@ -1,35 +1,16 @@
-/* How calls of a mock library are made to fail. Who includes it says what gives_back is. */
+/* How calls of a mock library are made to fail. */
 #ifndef MOCKFAIL_H
 #define MOCKFAIL_H
 
-#include <stdio.h>
-#include <string.h>
-
-static struct {
-    char name[64];
-    int nth, code;
-    const char *at; /* the function that failed; NULL: none yet */
-} failure;
-
-/* Ways out: what was made is not given back where these fail, so "*" leaves them alone. */
-static int gives_back(const char *name);
+/* The library's own: functions that are ways out. What was made is not given back where these fail, so "*" leaves them alone. */
+int gives_back(const char *name);
 
 /* The nth call from now on of a function gives code; "*": of all that give nothing back. nth 0: none. */
-static void set_failure(const char *name, int nth, int code)
-{
-    snprintf(failure.name, sizeof failure.name, "%s", name);
-    failure.nth = nth;
-    failure.code = code;
-    failure.at = NULL;
-}
+void set_failure(const char *name, int nth, int code);
+const char *failed(void); /* the function that did since then; NULL: none yet */
 
-static int fails(const char *name)
-{
-    int meant = !strcmp(failure.name, "*") ? !gives_back(name) : !strcmp(failure.name, name);
-    if (failure.nth <= 0 || !meant || --failure.nth) return 0;
-    failure.at = name;
-    return failure.code;
-}
+/* The code that this call of a function is to give, or 0. */
+int fails(const char *name);
 
 #define ENTER(name)                                                                                          \
     do {                                                                                                     \
