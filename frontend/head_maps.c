@@ -77,6 +77,7 @@ static yir_ref enlarge(struct fe_lower *l, yir_ref x, int factor, bool corners)
 
 yir_ref fe_low_semantic(struct fe_lower *l, const struct fe_site *s)
 {
+    enum { FACTOR = 8 };
     int64_t c = s->c1;
     if (fe_head_begin(l, s, FE_HEAD_NONE)) return YIR_NONE;
     l->head.task = "semantic";
@@ -84,7 +85,7 @@ yir_ref fe_low_semantic(struct fe_lower *l, const struct fe_site *s)
     yir_ref x = fe_conv(l, "0", s->in[0], fe_conv_of(l, c, 3, 1));
     x = fe_predict(l, "1", x, l->nc);
     fe_leave(l);
-    int factor = (int)fe_level_stride(l, 0, x);
+    l->head.stride[0] = FACTOR; /* checkpoints say 32, the stride of the deepest layer */
     if (s->nin > 1 && fe_has(l, "aux_head.1.weight", true)) {
         fe_child(l, "aux_head");
         fe_declare_conv(l, "0", fe_channels(l, s->in[1]), c, 3);
@@ -92,7 +93,7 @@ yir_ref fe_low_semantic(struct fe_lower *l, const struct fe_site *s)
         fe_leave(l);
     }
     fe_output(l, "logits", x);
-    fe_output(l, yir_format(l->arena, "logits_x%d", factor), enlarge(l, x, factor, false));
+    fe_output(l, "logits_x8", enlarge(l, x, FACTOR, false));
     return YIR_NONE;
 }
 
@@ -108,6 +109,7 @@ static yir_ref refine(struct fe_lower *l, int level, yir_ref x, int64_t c)
 /* From the last level to the first, each time twice as large; then twice as large again. */
 yir_ref fe_low_depth(struct fe_lower *l, const struct fe_site *s)
 {
+    enum { FACTOR = 4 };
     int64_t c = fe_arg_int(s, "c_mid"), one = 1;
     yir_ref level[FE_MAX_LEVELS], src[3];
     if (fe_head_begin(l, s, FE_HEAD_NONE)) return YIR_NONE;
@@ -130,9 +132,8 @@ yir_ref fe_low_depth(struct fe_lower *l, const struct fe_site *s)
     x = fe_conv(l, "2", x, fe_conv_of(l, c / 4, 3, 1));
     src[0] = fe_predict(l, "3", x, 1);
     fe_leave(l);
-    int factor = (int)l->head.stride[0] / 2;
     x = fe_op(l, YIR_depth, src, 3, NULL);
     fe_output(l, "depth", x);
-    fe_output(l, yir_format(l->arena, "depth_x%d", factor), enlarge(l, x, factor, true));
+    fe_output(l, "depth_x4", enlarge(l, x, FACTOR, true));
     return YIR_NONE;
 }

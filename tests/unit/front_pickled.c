@@ -170,3 +170,98 @@ Test(front_pickled, activations)
     try_odd(&slope, "LeakyReLU", E_ACTIVATION);
     try_odd(&nan_slope, "LeakyReLU", E_ACTIVATION);
 }
+
+/* Rows Conv, Conv, Conv and SemanticSegment, with all their weights. */
+static void conv_of(int64_t c2, int64_t c1, int64_t k, bool bias)
+{
+    static const float v[8 * 8 * 9];
+    ptwrite_module(&w, "torch.nn.modules.conv", "Conv2d");
+    ptwrite_key(&w, "weight");
+    ptwrite_tensor(&w, "FloatStorage", 4, v, (const int64_t[]){c2, c1, k, k}, 4);
+    if (bias) ptwrite_key(&w, "bias");
+    if (bias) ptwrite_floats(&w, 0, c2);
+    ptwrite_module_buffers(&w);
+    ptwrite_module_children(&w);
+    end_module("");
+}
+
+static void block_of(const char *key, int64_t c1)
+{
+    static const char *const names[] = {"weight", "bias", "running_mean", "running_var"};
+    ptwrite_key(&w, key);
+    ptwrite_module(&w, "ultralytics.nn.modules.conv", "Conv");
+    ptwrite_module_buffers(&w);
+    ptwrite_module_children(&w);
+    ptwrite_key(&w, "conv");
+    conv_of(8, c1, 3, false);
+    ptwrite_key(&w, "bn");
+    ptwrite_module(&w, "torch.nn.modules.batchnorm", "BatchNorm2d");
+    for (int i = 0; i < 4; i++) {
+        if (i == 2) ptwrite_module_buffers(&w);
+        ptwrite_key(&w, names[i]);
+        ptwrite_floats(&w, 1, 8);
+    }
+    ptwrite_module_children(&w);
+    end_module("");
+    end_module("");
+}
+
+static void open_of(const char *key, const char *module, const char *class)
+{
+    if (key) ptwrite_key(&w, key);
+    ptwrite_module(&w, module, class);
+    ptwrite_module_buffers(&w);
+    ptwrite_module_children(&w);
+}
+
+static void write_semantic(void)
+{
+    ptwrite_ops(&w, "}(");
+    open_of("model", "ultralytics.nn.tasks", "SemanticSegmentationModel");
+    open_of("model", "torch.nn.modules.container", "Sequential");
+    block_of("0", 3);
+    block_of("1", 8);
+    block_of("2", 8);
+    open_of("3", "ultralytics.nn.modules.head", "SemanticSegment");
+    open_of("classifier", "torch.nn.modules.container", "Sequential");
+    block_of("0", 8);
+    ptwrite_key(&w, "1");
+    conv_of(2, 8, 1, true);
+    end_module("");
+    ptwrite_module_attrs(&w);
+    ptwrite_key(&w, "stride");
+    ptwrite_floats(&w, 32, 1);
+    ptwrite_module_end(&w);
+    end_module("");
+    end_module("");
+    ptwrite_op(&w, 'u');
+}
+
+/* Trained ones have the stride of the deepest layer as the head's; their map is enlarged to the size of the input all the same. */
+Test(front_pickled, stride_of_semantic_heads)
+{
+    static const char text[] = "nc: 2\nbackbone:\n  - [-1, 1, Conv, [8, 3, 2]]\n  - [-1, 1, Conv, [8, 3, 2]]\n  - [-1, 1, Conv, [8, 3, 2]]\n"
+                               "head:\n  - [-1, 1, SemanticSegment, [nc]]\n";
+    struct yir_arena *a = yir_arena_new(NULL, NULL);
+    size_t len;
+    odd = &none;
+    ptwrite_init(&w, a);
+    write_semantic();
+    const uint8_t *bytes = ptwrite_zip(&w, &len);
+    struct readcheck r = readcheck_bytes(bytes, len, NULL);
+    cr_assert(r.w, "%s", readcheck_text(&r));
+    const struct fe_value *stride = fe_node_attr(fe_weights_node(r.w, "model.3"), "stride");
+    cr_assert(stride && stride->kind == FE_LIST && stride->item[0]->f == 32);
+    struct yir_diags *d = yir_diags_new(a, NULL, NULL);
+    struct fe_model_opts opts = {.path = "my.yaml", .batch = 1, .height = 64, .width = 96, .weights = r.w};
+    const struct fe_value *root = fe_yaml_parse(a, d, "my.yaml", text, strlen(text));
+    const struct fe_model *m = fe_model_build(a, yir_types_new(a), d, root, &opts);
+    cr_assert(m, "%s", yir_diag_at(d, 0)->rendered);
+    cr_assert_eq(m->func->noutput, 2);
+    const struct yir_output *large = &m->func->output[1];
+    cr_assert_str_eq(large->name, "logits_x8");
+    const struct yir_tdesc *size = yir_desc(m->func, large->ref);
+    cr_assert(size->dim[2] == 64 && size->dim[3] == 96);
+    readcheck_end(&r);
+    yir_arena_free(a);
+}
