@@ -299,13 +299,21 @@ static struct found find_model(struct fe_obj *top)
     return (struct found){.where = ""};
 }
 
-/* The model inside the wrappers for parallel and compiled runs, whose only child it is. */
+/* Whether a module's child `model` has a child of that name too: then it only wraps the network. */
+static bool wraps_model(const struct fe_obj *modules)
+{
+    if (!fe_obj_is_str(modules->u.seq.item[0], "model")) return false;
+    const struct fe_obj *inner = modules_of(modules->u.seq.item[1]);
+    return inner && inner->kind == FE_O_DICT && fe_obj_get(inner, "model");
+}
+
+/* The model inside the wrappers for parallel, compiled and convenient runs, whose only child it is. */
 static struct fe_obj *unwrap(struct fe_obj *o)
 {
     for (int level = 0; level < 8; level++) {
         const struct fe_obj *modules = modules_of(o);
         if (!modules || modules->u.seq.n != 2 || !is_module(modules->u.seq.item[1])) return o;
-        bool wrapped = false;
+        bool wrapped = wraps_model(modules);
         for (size_t i = 0; i < YIR_COUNT(wrappers); i++)
             wrapped |= fe_obj_is_str(modules->u.seq.item[0], wrappers[i]);
         if (!wrapped) return o;

@@ -171,6 +171,39 @@ static void set_digest(struct yir_arena *a, struct fe_weights *w)
     yir_arena_reset(a, mark);
 }
 
+/* Names. */
+
+/* Whether every name of a flat file begins with the prefix and a layer's number. */
+static bool all_begin(const struct fe_weights *w, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    for (size_t i = 0; i < w->ntensor; i++) {
+        const char *s = w->tensor[i].name;
+        if (strncmp(s, prefix, n) != 0) return false;
+        size_t digits = strspn(s + n, "0123456789");
+        if (digits == 0 || s[n + digits] != '.') return false;
+    }
+    return w->ntensor > 0;
+}
+
+/* The same network has other names when it was taken out of an object around it, or without one: the state_dict of a
+ * YOLO object says model.model.0, that of its layers alone says 0. Descriptions say model.0. */
+static void settle_names(struct yir_arena *a, struct fe_weights *w)
+{
+    static const char *const outer[] = {"", "model.model.", "model.model.model."};
+    if (w->root) return;
+    for (size_t k = 0; k < YIR_COUNT(outer); k++) {
+        if (!all_begin(w, outer[k])) continue;
+        struct fe_tensor *t = yir_alloc_n(a, w->ntensor, sizeof *t);
+        for (size_t i = 0; i < w->ntensor; i++) {
+            t[i] = w->tensor[i];
+            t[i].name = yir_format(a, "model.%s", t[i].name + strlen(outer[k]));
+        }
+        w->tensor = t;
+        return;
+    }
+}
+
 /* Files. */
 
 static int read_kind(struct yir_arena *a, struct yir_diags *d, const uint8_t *bytes, size_t len,
@@ -201,6 +234,7 @@ static const struct fe_weights *read_all(struct yir_arena *a, struct yir_diags *
     w->pub =
         (struct fe_weights){.path = yir_strdup(a, name), .file = file, .stored_in = "", .file_size = len};
     if (read_kind(a, d, bytes, len, limits ? limits : yir_limits_of(d), &w->pub) != 0) return NULL;
+    settle_names(a, &w->pub);
     fe_strmap_init(&w->names, a, w->pub.ntensor);
     for (size_t i = 0; i < w->pub.ntensor; i++) {
         const char *s = w->pub.tensor[i].name;

@@ -13,7 +13,7 @@
 /* A tensor of a file. The data lies in the file's private mapping or buffer, which lives as long as the
  * arena. */
 struct fe_tensor {
-    const char *name; /* state_dict name; prefixes "module." and "_orig_mod." are cut */
+    const char *name; /* state_dict name; prefixes "module." and "_orig_mod." are cut; layers begin with "model.N." */
     enum yir_dtype dtype;
     int rank;
     int64_t dim[FE_MAX_RANK];

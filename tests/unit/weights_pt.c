@@ -130,6 +130,23 @@ Test(weights_pt, whole_model_and_wrapper)
     readcheck_end(&r);
 }
 
+/* The object that users call, whose only child is the model. */
+Test(weights_pt, whole_object_around_a_model)
+{
+    ptwrite_module(&w, "ultralytics.models.yolo.model", "YOLO");
+    ptwrite_module_buffers(&w);
+    ptwrite_module_children(&w);
+    ptwrite_key(&w, "model");
+    ptwrite_model(&w, 1);
+    ptwrite_module_attrs(&w);
+    ptwrite_module_end(&w);
+    struct readcheck r = read_zip();
+    cr_assert(r.w, "%s", readcheck_text(&r));
+    check_model(r.w, 1);
+    check_tree(r.w);
+    readcheck_end(&r);
+}
+
 /* where NULL: the state dict is the root. */
 static void check_state_dict(const char *where, const char *stored_in)
 {

@@ -57,6 +57,15 @@ Test(weights_safetensors, small_and_prefixed)
     r = read_text("{" T("module.a", "F32", "[]", "0", "4") "}", 4);
     cr_assert(r.w && fe_weights_find(r.w, "a") && r.w->tensor[0].rank == 0 && r.w->tensor[0].numel == 1);
     readcheck_end(&r);
+    r = read_text("{" T("model.model.0.a", "F32", "[]", "0", "4") "," T("model.model.12.b", "F32", "[]", "4", "8") "}", 8);
+    cr_assert(r.w && fe_weights_find(r.w, "model.0.a") && fe_weights_find(r.w, "model.12.b"));
+    readcheck_end(&r);
+    r = read_text("{" T("0.a", "F32", "[]", "0", "4") "," T("12.b", "F32", "[]", "4", "8") "}", 8);
+    cr_assert(r.w && fe_weights_find(r.w, "model.0.a") && fe_weights_find(r.w, "model.12.b"));
+    readcheck_end(&r);
+    r = read_text("{" T("0.a", "F32", "[]", "0", "4") "," T("model.12.b", "F32", "[]", "4", "8") "}", 8);
+    cr_assert(r.w && fe_weights_find(r.w, "0.a") && fe_weights_find(r.w, "model.12.b"));
+    readcheck_end(&r);
     r = read_text("{\"__metadata__\":{\"names\":\"{0: 'cat', 1: 'dog'}\"}}", 0);
     cr_assert(r.w && r.w->names->kind == FE_DICT && r.w->names->n == 2);
     readcheck_end(&r);
