@@ -132,14 +132,26 @@ static void put_utf8(struct yir_str *s, uint32_t c)
     yir_str_put(s, b, n);
 }
 
-/* \xHH, \uHHHH, \UHHHHHHHH after the letter. */
-static bool hex_escape(struct reader *r, int digits, struct yir_str *s)
+static bool hex_digits(struct reader *r, int digits, uint32_t *c)
 {
-    uint32_t c = 0;
+    *c = 0;
     for (int i = 0; i < digits; i++, r->p++) {
         unsigned char h = (unsigned char)*r->p;
         if (FE_BREAKS(LIT_HEX, !isxdigit(h))) return false;
-        c = c << 4 | (uint32_t)(isdigit(h) ? h - '0' : (h | 32) - 'a' + 10);
+        *c = *c << 4 | (uint32_t)(isdigit(h) ? h - '0' : (h | 32) - 'a' + 10);
+    }
+    return true;
+}
+
+/* \xHH, \uHHHH, \UHHHHHHHH after the letter; a pair of surrogates is the one character that JSON means by it. */
+static bool hex_escape(struct reader *r, int digits, struct yir_str *s)
+{
+    uint32_t c, low;
+    if (!hex_digits(r, digits, &c)) return false;
+    if (c >= 0xd800 && c < 0xdc00 && r->p[0] == '\\' && r->p[1] == 'u') {
+        r->p += 2;
+        if (!hex_digits(r, 4, &low)) return false;
+        if (low >= 0xdc00 && low < 0xe000) c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     }
     if (FE_BREAKS(LIT_HEX_ZERO, c == 0)) return false;
     if (FE_BREAKS(LIT_HEX_VALUE, c > 0x10ffff || (c >= 0xd800 && c < 0xe000))) return false;
