@@ -122,7 +122,7 @@ struct kb {
 
 struct kb *kb_new(struct yir_arena *a, const struct yir_func *f, const struct kb_target *t, uint32_t kernel);
 
-/* --- recording (kb.c) --------------------------------------------------------------------------------------- */
+/* --- recording (kb.c; kb_math.c: functions) ------------------------------------------------------------------ */
 
 kv kb_immf(struct kb *b, double v);
 kv kb_immi(struct kb *b, int64_t v);
@@ -137,6 +137,8 @@ kv kb_lane(struct kb *b, kv x);
 
 kv kb_unmarked(struct kb *b, kv x); /* the x that kb_lane was given */
 
+/* A float operation of kbops.def, of n operands, as wide as the widest of them. */
+kv kb_float(struct kb *b, enum kb_code code, const kv *x, int n);
 kv kb_fadd(struct kb *b, kv x, kv y);
 kv kb_fsub(struct kb *b, kv x, kv y);
 kv kb_fmul(struct kb *b, kv x, kv y);
