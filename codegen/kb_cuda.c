@@ -3,12 +3,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "kb_range.h"
+#include "kb_index.h"
 
 struct draw {
     struct yir_str *out;
     const struct kb *b;
-    uint8_t *multiple; /* of each index node: log2 of a number that it is a multiple of */
+    const uint8_t *multiple; /* kb_index_multiples */
     bool small;        /* indexes are int */
     int depth;         /* of indentation */
 };
@@ -468,52 +468,6 @@ static void put_node(struct draw *w, uint32_t id)
     }
 }
 
-/* --- what indexes are multiples of ----------------------------------------------------------------------------- */
-
-enum { MOST_MULTIPLE = 16 }; /* log2 */
-
-static int trailing_zeros(int64_t v)
-{
-    int n = 0;
-    while (n < MOST_MULTIPLE && !((uint64_t)v >> n & 1)) n++;
-    return n;
-}
-
-static int smaller(int x, int y)
-{
-    return x < y ? x : y;
-}
-
-static int multiple_of(const struct kb *b, const uint8_t *log, const struct kb_node *n)
-{
-    const struct kb_node *y = &b->node[n->b];
-    switch (n->code) {
-    case KB_IMM_I: return trailing_zeros(n->imm.i);
-    case KB_GIVEN: return trailing_zeros(n->c);
-    case KB_LANE: return log[n->a];
-    case KB_IADD:
-    case KB_ISUB:
-    case KB_IMIN:
-    case KB_IMAX:
-    case KB_IREM: return smaller(log[n->a], log[n->b]);
-    case KB_IMUL: return smaller(log[n->a] + log[n->b], MOST_MULTIPLE);
-    case KB_SELECT: return smaller(log[n->b], log[n->c]);
-    case KB_LOOP: return smaller(log[n->a], trailing_zeros(n->imm.i));
-    case KB_IDIV:
-        if (y->code != KB_IMM_I || (y->imm.i & (y->imm.i - 1)) || log[n->a] < log[n->b]) return 0;
-        return log[n->a] - log[n->b];
-    default: return 0;
-    }
-}
-
-static void find_multiples(struct draw *w)
-{
-    const struct kb *b = w->b;
-    w->multiple = yir_alloc_n(w->out->arena, b->nnode, sizeof *w->multiple);
-    for (uint32_t i = 1; i < b->nnode; i++)
-        if (b->node[i].type == KB_I) w->multiple[i] = (uint8_t)multiple_of(b, w->multiple, &b->node[i]);
-}
-
 /* --- the function --------------------------------------------------------------------------------------------- */
 
 static void put_access_function(struct yir_str *out, enum yir_dtype t, int bytes, bool store)
@@ -636,7 +590,7 @@ static bool small_memories(const struct kb *b)
 static struct draw drawing(struct yir_str *out, const struct kb *b, int depth)
 {
     struct draw w = {.out = out, .b = b, .depth = depth, .small = small_memories(b)};
-    find_multiples(&w);
+    w.multiple = kb_index_multiples(out->arena, b);
     return w;
 }
 
@@ -685,7 +639,7 @@ void kb_cuda_text(struct yir_str *out, const struct cg_kernel *k, int64_t batch)
     int64_t total;
     struct draw w = drawing(out, b, 1);
     bool fits = !__builtin_mul_overflow(k->units, batch, &total) && total <= INT32_MAX - k->launch.threads;
-    if (!k->cuda) w.small = fits && kb_range_small(out->arena, b, total);
+    if (!k->cuda) w.small = fits && kb_index_small(out->arena, b, total);
     put_estimates(&w);
     put_conversions(&w);
     put_access_functions(&w);

@@ -1,5 +1,6 @@
-/* Ranges of a program's index values, by interval arithmetic over its nodes in order. */
-#include "kb_range.h"
+#include "kb_index.h"
+
+/* --- ranges, by interval arithmetic over the nodes in order ------------------------------------------------------ */
 
 struct range {
     int64_t lo, hi; /* both included */
@@ -71,7 +72,7 @@ static bool range_of(const struct kb_node *n, const struct range *r, int64_t tot
     }
 }
 
-bool kb_range_small(struct yir_arena *a, const struct kb *b, int64_t total)
+bool kb_index_small(struct yir_arena *a, const struct kb *b, int64_t total)
 {
     struct yir_arena_mark m = yir_arena_mark(a);
     struct range *r = yir_alloc_n(a, b->nnode, sizeof *r);
@@ -82,4 +83,45 @@ bool kb_range_small(struct yir_arena *a, const struct kb *b, int64_t total)
     }
     yir_arena_reset(a, m);
     return small;
+}
+
+/* --- what they are multiples of ----------------------------------------------------------------------------------- */
+
+enum { MOST_MULTIPLE = 16 }; /* log2 */
+
+static int trailing_zeros(int64_t v)
+{
+    int n = 0;
+    while (n < MOST_MULTIPLE && !((uint64_t)v >> n & 1)) n++;
+    return n;
+}
+
+static int64_t multiple_of(const struct kb *b, const uint8_t *log, const struct kb_node *n)
+{
+    const struct kb_node *y = &b->node[n->b];
+    switch (n->code) {
+    case KB_IMM_I: return trailing_zeros(n->imm.i);
+    case KB_GIVEN: return trailing_zeros(n->c);
+    case KB_LANE: return log[n->a];
+    case KB_IADD:
+    case KB_ISUB:
+    case KB_IMIN:
+    case KB_IMAX:
+    case KB_IREM: return least(log[n->a], log[n->b]);
+    case KB_IMUL: return least(log[n->a] + log[n->b], MOST_MULTIPLE);
+    case KB_SELECT: return least(log[n->b], log[n->c]);
+    case KB_LOOP: return least(log[n->a], trailing_zeros(n->imm.i));
+    case KB_IDIV:
+        if (y->code != KB_IMM_I || (y->imm.i & (y->imm.i - 1)) || log[n->a] < log[n->b]) return 0;
+        return log[n->a] - log[n->b];
+    default: return 0;
+    }
+}
+
+uint8_t *kb_index_multiples(struct yir_arena *a, const struct kb *b)
+{
+    uint8_t *log = yir_alloc_n(a, b->nnode, sizeof *log);
+    for (uint32_t i = 1; i < b->nnode; i++)
+        if (b->node[i].type == KB_I) log[i] = (uint8_t)multiple_of(b, log, &b->node[i]);
+    return log;
 }
