@@ -114,13 +114,15 @@ static void write_ir(struct writer *w)
 static enum yir_dtype stored_type(const struct yir_tdesc *d, const void *data)
 {
     if (d->dtype != YIR_F32) return d->dtype;
-    for (int64_t i = 0, n = yir_numel(d); i < n; i++) {
-        uint16_t half;
-        float back, v;
-        memcpy(&v, (const char *)data + (size_t)i * sizeof v, sizeof v);
-        yir_dtype_store(YIR_F16, &half, 0, (double)v);
-        back = (float)yir_dtype_load(YIR_F16, &half, 0);
-        if (memcmp(&back, &v, sizeof v)) return YIR_F32;
+    enum { PART = 256 };
+    for (size_t at = 0, all = (size_t)yir_numel(d), n; at < all; at += n) {
+        const float *in = (const float *)data + at;
+        uint16_t half[PART];
+        float back[PART];
+        n = all - at < PART ? all - at : PART;
+        yir_dtype_store_f32(YIR_F16, half, n, in);
+        yir_dtype_load_f32(YIR_F16, half, n, back);
+        if (memcmp(back, in, n * sizeof *in)) return YIR_F32;
     }
     return YIR_F16;
 }
@@ -144,8 +146,7 @@ static void write_weights(struct writer *w)
         if (type == d->dtype)
             memcpy(bytes->data + at, f->weight[i].data, size);
         else
-            for (size_t k = 0; k < n; k++)
-                yir_dtype_store(type, bytes->data + at, k, yir_dtype_load(d->dtype, f->weight[i].data, k));
+            yir_dtype_store_f32(type, bytes->data + at, n, f->weight[i].data);
         put(w, table, &out, sizeof out);
     }
     w->canonical_bytes = bytes->size;

@@ -218,3 +218,46 @@ void yir_dtype_load_f32(enum yir_dtype t, const void *data, size_t n, float *out
     for (size_t i = 0; t != YIR_F16 && i < n; i++)
         out[i] = (float)yir_dtype_load(t, data, i);
 }
+
+static uint32_t bits_of(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    return bits;
+}
+
+/* As narrow(f16, v). Below the least normal half, the sum with 0.5 has the bits that are kept at its end, rounded by the machine. */
+static uint16_t half_of_float(float v)
+{
+    const uint32_t infinite = 0x7f800000u, too_large = 0x47800000u, least = 0x38800000u;
+    uint32_t bits = bits_of(v), sign = bits >> 16 & 0x8000u, all = bits & 0x7fffffffu;
+    float size;
+    memcpy(&size, &all, 4);
+    uint32_t small = bits_of(size + 0.5f) - bits_of(0.5f);
+    uint32_t normal = (all - (112u << 23) + 0xfffu + (all >> 13 & 1)) >> 13;
+    uint32_t special = all > infinite ? 0x7e00u : 0x7c00u;
+    return (uint16_t)(sign | (all >= too_large ? special : all < least ? small : normal));
+}
+
+/* As narrow(bf16, v). */
+static uint16_t bhalf_of_float(float v)
+{
+    uint32_t bits = bits_of(v), rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16 & 0x8000u) | 0x7fc0u : rounded);
+}
+
+void yir_dtype_store_f32(enum yir_dtype t, void *data, size_t n, const float *in)
+{
+    if (t == YIR_F32) {
+        memcpy(data, in, n * sizeof *in);
+        return;
+    }
+    if (t != YIR_F16 && t != YIR_BF16) {
+        for (size_t i = 0; i < n; i++) yir_dtype_store(t, data, i, (double)in[i]);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half = t == YIR_F16 ? half_of_float(in[i]) : bhalf_of_float(in[i]);
+        memcpy((unsigned char *)data + 2 * i, &half, 2);
+    }
+}

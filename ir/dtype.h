@@ -25,4 +25,7 @@ void yir_dtype_store(enum yir_dtype t, void *data, size_t i, double v);
 /* Elements 0..n-1 of a dense array as floats: (float)yir_dtype_load of each, faster. */
 void yir_dtype_load_f32(enum yir_dtype t, const void *data, size_t n, float *out);
 
+/* Stores all n of `in`: as yir_dtype_store of each, faster. */
+void yir_dtype_store_f32(enum yir_dtype t, void *data, size_t n, const float *in);
+
 #endif

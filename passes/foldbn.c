@@ -100,6 +100,12 @@ static yir_ref add_weight(struct fold *b, const char *base, const char *suffix, 
                           b->data ? data : NULL);
 }
 
+static void scale_floats(const struct fold *b, const float *in, size_t row, float *out)
+{
+    for (size_t c = 0; c < (size_t)b->n; c++)
+        for (size_t i = c * row; i < (c + 1) * row; i++) out[i] = (float)(b->scale[c] * (double)in[i]);
+}
+
 /* w[co,...] * scale[co] for a convolution, or scale alone when w is NULL. */
 static yir_ref scaled_weight(struct fold *b, const struct yir_weight *w)
 {
@@ -110,7 +116,9 @@ static yir_ref scaled_weight(struct fold *b, const struct yir_weight *w)
     if (w) d = *yir_tdesc(t, w->type);
     size_t n = (size_t)yir_numel(&d), row = n / (size_t)b->n;
     void *data = b->data ? yir_alloc_n(b->r.f->arena, n, yir_dtype_size(d.dtype)) : NULL;
-    for (size_t i = 0; b->data && i < n; i++)
+    bool floats = w && d.dtype == YIR_F32;
+    if (b->data && floats) scale_floats(b, w->data, row, data);
+    for (size_t i = 0; b->data && !floats && i < n; i++)
         yir_dtype_store(d.dtype, data, i,
                         b->scale[i / row] * (w ? yir_dtype_load(d.dtype, w->data, i) : 1.0));
     yir_ref r = add_weight(b, w ? w->name : gamma->name, ".weight-folded", &d, data);

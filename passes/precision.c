@@ -88,9 +88,10 @@ static bool in_range(const struct precision *c, uint32_t op, enum yir_dtype type
     const struct yir_tdesc *d = yir_desc(f, x);
     double top = 0;
     uint16_t half;
+    const void *data = f->weight[yir_index(x)].data;
     for (size_t i = 0, n = (size_t)yir_numel(d); i < n; i++) {
-        double v = fabs(yir_dtype_load(d->dtype, f->weight[yir_index(x)].data, i));
-        if (isfinite(v) && v > top) top = v;
+        double v = fabs(d->dtype == YIR_F32 ? (double)((const float *)data)[i] : yir_dtype_load(d->dtype, data, i));
+        if (v > top && v < (double)INFINITY) top = v;
     }
     yir_dtype_store(type, &half, 0, top);
     if (isfinite(yir_dtype_load(type, &half, 0))) return true;
@@ -182,7 +183,8 @@ static yir_ref rounded_weight(struct precision *c, yir_ref x, enum yir_dtype typ
     struct yir_tdesc d = *yir_tdesc(f->types, w.type);
     size_t n = (size_t)yir_numel(&d);
     void *data = w.data ? yir_alloc_n(f->arena, n, yir_dtype_size(type)) : NULL;
-    for (size_t i = 0; data && i < n; i++) yir_dtype_store(type, data, i, yir_dtype_load(d.dtype, w.data, i));
+    if (data && d.dtype == YIR_F32) yir_dtype_store_f32(type, data, n, w.data);
+    for (size_t i = 0; data && d.dtype != YIR_F32 && i < n; i++) yir_dtype_store(type, data, i, yir_dtype_load(d.dtype, w.data, i));
     d.dtype = type;
     const char *name = pass_weight_name(f, w.name, type == YIR_F16 ? "-f16" : "-bf16");
     return *made = yir_add_weight(f, name, yir_type_of(f->types, &d), data);

@@ -90,6 +90,31 @@ Test(dtype, many_at_once)
     }
 }
 
+/* Floats at every border of rounding: all upper halves, with lower halves that lie on ties, beside them and far from them. */
+Test(dtype, many_stored_at_once)
+{
+    static const uint32_t low[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x2000, 0x3000, 0x5555, 0x7fff, 0x8000, 0x8001, 0xefff, 0xf000, 0xffff};
+    enum { N = 65536 };
+    static float in[N];
+    static double out[N];
+    for (size_t k = 0; k < sizeof low / sizeof *low; k++) {
+        for (uint32_t i = 0; i < N; i++) {
+            uint32_t bits = i << 16 | low[k];
+            memcpy(&in[i], &bits, sizeof bits);
+        }
+        for (unsigned t = 0; t < YIR_NDTYPE; t++) {
+            unsigned char want[sizeof(double)];
+            unsigned size = yir_dtype_size((enum yir_dtype)t);
+            yir_dtype_store_f32((enum yir_dtype)t, out, N, in);
+            for (size_t i = 0; i < N; i++) {
+                yir_dtype_store((enum yir_dtype)t, want, 0, (double)in[i]);
+                if (t == YIR_F32 && isnan(in[i])) continue; /* a copy, which keeps what kind of NaN it is */
+                cr_assert_arr_eq((char *)out + i * size, want, size, "%s of %a", yir_dtype_name((enum yir_dtype)t), (double)in[i]);
+            }
+        }
+    }
+}
+
 Test(dtype, integers_clamp_and_truncate)
 {
     static const struct {
