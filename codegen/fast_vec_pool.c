@@ -94,56 +94,35 @@ struct window {
     struct cg_kernel *k;
     struct pool p;
     int mem;
-    kv n, y, x, image, column[MOST_WINDOW]; /* image, column: parts of addresses */
+    kv n, y, x, row[MOST_WINDOW], column[MOST_WINDOW]; /* row, column: parts of addresses */
 };
-
-/* Line i of the window along an axis, held within the map. */
-static kv line_at(struct kb *b, const struct pool *p, int axis, kv out, kv i, int64_t size, int64_t step)
-{
-    kv start = kb_muli(b, out, p->stride[axis]);
-    kv from = kb_iadd(b, start, i);
-    kv at = kb_addi(b, from, -p->pad[axis]);
-    kv low = kb_imax(b, at, kb_immi(b, 0));
-    kv held = kb_imin(b, low, kb_immi(b, size - 1));
-    return kb_muli(b, held, step);
-}
-
-/* The largest of row r of the window, and of top unless that is NULL. */
-static kv top_of_row(struct kb *b, const struct window *w, kv r, kv c, const kv *top)
-{
-    const int64_t step = b->f->place[yir_index(w->p.x)].stride[2];
-    kv row = kb_iadd(b, w->image, line_at(b, &w->p, 0, w->y, r, w->p.ih, step)), best = top ? *top : (kv){0};
-    for (int64_t q = 0; q < w->p.kernel[1]; q++) {
-        kv place = kb_iadd(b, row, w->column[q]);
-        kv at = kb_iadd(b, place, c);
-        kv v = kb_load(b, w->mem, at);
-        best = q || top ? kb_fmax(b, best, v) : v;
-    }
-    return best;
-}
-
-/* Small windows are written out; of larger ones the code would come slower than the numbers. */
-static kv top_of_window(struct kb *b, const struct window *w, kv c)
-{
-    enum { WRITTEN_OUT = 49 };
-    kv top = top_of_row(b, w, kb_immi(b, 0), c, NULL);
-    if (w->p.kernel[0] * w->p.kernel[1] <= WRITTEN_OUT) {
-        for (int64_t r = 1; r < w->p.kernel[0]; r++) top = top_of_row(b, w, kb_immi(b, r), c, &top);
-        return top;
-    }
-    kv var = kb_var(b, top), r = kb_loop(b, kb_immi(b, 1), kb_immi(b, w->p.kernel[0]), 1);
-    kv before = kb_get(b, var);
-    kb_set(b, var, top_of_row(b, w, r, c, &before));
-    kb_end(b);
-    return kb_get(b, var);
-}
 
 static void pool_channels(struct kb *b, void *ctx, kv c)
 {
     const struct window *w = ctx;
-    cg_bind(b, w->p.op, top_of_window(b, w, c));
+    kv top = {0};
+    for (int64_t r = 0; r < w->p.kernel[0]; r++)
+        for (int64_t q = 0; q < w->p.kernel[1]; q++) {
+            kv place = kb_iadd(b, w->row[r], w->column[q]);
+            kv at = kb_iadd(b, place, c);
+            kv v = kb_load(b, w->mem, at);
+            top = r || q ? kb_fmax(b, top, v) : v;
+        }
+    cg_bind(b, w->p.op, top);
     cg_store_all(b, w->k->first, w->k->last, (kv[]){w->n, c, w->y, w->x});
     b->nbound--;
+}
+
+/* Addresses of the window's lines along an axis, held within the map. */
+static void find_lines(struct kb *b, const struct pool *p, int axis, kv out, int64_t size, int64_t step, kv *line)
+{
+    kv start = kb_muli(b, out, p->stride[axis]);
+    for (int64_t i = 0; i < p->kernel[axis]; i++) {
+        kv at = kb_addi(b, start, i - p->pad[axis]);
+        kv low = kb_imax(b, at, kb_immi(b, 0));
+        kv held = kb_imin(b, low, kb_immi(b, size - 1));
+        line[i] = kb_muli(b, held, step);
+    }
 }
 
 void emit_fast_vec_pool(struct kb *b, struct cg_kernel *k)
@@ -163,7 +142,9 @@ void emit_fast_vec_pool(struct kb *b, struct cg_kernel *k)
     kv pixel = kb_idiv(b, u, count);
     w.y = kb_idiv(b, pixel, width);
     w.x = kb_irem(b, pixel, width);
-    for (int64_t i = 0; i < w.p.kernel[1]; i++) w.column[i] = line_at(b, &w.p, 1, w.x, kb_immi(b, i), w.p.iw, stride[3]);
-    w.image = kb_address(b, w.p.x, (kv[]){w.n, zero, zero, zero});
+    find_lines(b, &w.p, 0, w.y, w.p.ih, stride[2], w.row);
+    find_lines(b, &w.p, 1, w.x, w.p.iw, stride[3], w.column);
+    kv image = kb_address(b, w.p.x, (kv[]){w.n, zero, zero, zero});
+    for (int64_t i = 0; i < w.p.kernel[0]; i++) w.row[i] = kb_iadd(b, image, w.row[i]);
     cg_group_channels(b, w.p.channels, lanes, group, pool_channels, &w);
 }
