@@ -75,14 +75,15 @@ bool guard_vec_pool(const struct yir_func *f, uint32_t first, uint32_t last, con
 size_t list_vec_pool(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct cg_config *out,
                      size_t most)
 {
-    enum { WAIT = 3000 }; /* cycles that the kernel before takes at least */
+    enum { WAIT = 3000, MORE = 150 }; /* cycles that the kernel before takes at least; that each element of a larger window takes to come */
     struct pool p = pool_of(f, cg_only_op(f, first, last, YIR_maxpool));
+    const double own = (double)(p.kernel[0] * p.kernel[1]);
     size_t n = 0;
     for (int32_t levels = 1; levels <= MOST_LEVELS; levels++) {
         double taps = (double)(p.kernel[0] * p.kernel[1]);
         for (int32_t lanes = 2; lanes <= MOST_LANES && (lanes == 2 || lanes < 2 * p.channels) && n < most; lanes *= 2) {
             double threads = (double)(p.oh * p.ow * ((p.channels + lanes - 1) / lanes));
-            double cycles = cg_gpu_cycles(t, threads, 80 + taps * (2 + 2 * lanes)) - WAIT * (levels - 1);
+            double cycles = cg_gpu_cycles(t, threads, 80 + taps * (2 + 2 * lanes)) + (taps - own) * MORE - WAIT * (levels - 1);
             out[n++] = (struct cg_config){.knob = {lanes, levels}, .cycles = cycles};
         }
         if (!deeper(f, &p)) break;
