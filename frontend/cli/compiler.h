@@ -74,12 +74,12 @@ struct cli_build {
      .help = "GPUs: none of cuDNN's that may give other bits each time; our own kernels always give the same"}, \
     {.name = "cudnn-workspace", .value = CLI_INT, .at = CLI_BUILD_AT(S, cudnn_workspace), .low = 1, .high = 65536, .metavar = "MIB", \
      .help = "GPUs: memory that a convolution of cuDNN may work in (default 64)"}
-#define CLI_ROW_NO_CACHE(S) \
+#define CLI_ROWS_CACHE(S) \
     {.name = "no-cache", .value = CLI_FLAG, .at = CLI_BUILD_AT(S, no_cache), \
-     .help = "neither use nor keep tuning records, kernels and modules in the user's cache folder"}
-#define CLI_ROW_CACHE_DIR(S) \
+     .help = "neither use nor keep tuning records, kernels and modules in the user's cache folder"}, \
     {.name = "cache-dir", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, cache_dir), .metavar = "DIR", \
-     .help = "the cache folder; else YOLOC_CACHE_DIR, else XDG_CACHE_HOME/yoloc or ~/.cache/yoloc"}
+     .help = "the cache folder; else YOLOC_CACHE_DIR, else XDG_CACHE_HOME/yoloc or ~/.cache/yoloc"}, \
+    CLI_ROW_CACHE_LIMIT(S)
 #define CLI_ROW_CACHE_LIMIT(S) \
     {.name = "cache-limit", .value = CLI_TEXT, .at = CLI_BUILD_AT(S, cache_limit), .metavar = "SIZE", \
      .help = "compiled results that were used least recently go when they take more: 500M, 4G; else YOLOC_CACHE_LIMIT or 2G"}
