@@ -63,10 +63,7 @@ struct net {
 static inline void describe(struct net *n, const char *arch)
 {
     modbuild_init(&n->b);
-    n->b.target[0].kind = YM_CUDA;
-    n->b.target[0].arch = modbuild_string(&n->b, arch);
-    n->b.target[0].features = 0;
-    for (uint32_t i = 0; i < n->b.nkernel; i++) n->b.kernel[i].threads = n->b.kernel[i].per_block = 128;
+    modbuild_cuda(&n->b, arch);
     n->bytes = modbuild_finish(&n->b, &n->size);
 }
 

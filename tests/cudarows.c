@@ -19,19 +19,6 @@ static void print_diag(void *user, const struct yir_diag *d)
     fprintf(stderr, "%s\n", d->rendered);
 }
 
-/* Rounded to the types that they have. */
-static void set_weights(struct yir_func *f)
-{
-    randnet_weights(f, 7);
-    for (uint32_t i = 0; i < f->nweight; i++) {
-        const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[i].type);
-        const float *from = f->weight[i].data;
-        void *to = yir_alloc_n(f->arena, (size_t)yir_numel(d), yir_dtype_size(d->dtype));
-        for (int64_t k = 0; k < yir_numel(d); k++) yir_dtype_store(d->dtype, to, (size_t)k, (double)from[k]);
-        f->weight[i].data = to;
-    }
-}
-
 struct net {
     struct yir_arena *arena;
     const struct yir_func *f;
@@ -47,7 +34,7 @@ static struct net prepare(const struct cudarow *r, const char *target, const str
     struct yir_func *f = yir_parse(n.arena, yir_types_new(n.arena), d, "row", r->ir, strlen(r->ir));
     cr_assert(f, "%s", r->ir);
     n.batch = (int)yir_tdesc(f->types, f->input[0].type)->dim[0];
-    set_weights(f);
+    randnet_typed_weights(f, 7);
     pass_opts_init(&po);
     po.verify_each = true;
     po.max_batch = n.batch;

@@ -240,18 +240,6 @@ static const char *fill_in(struct yir_arena *a, const char *ir, const char *type
     return s.text;
 }
 
-static void set_weights(struct yir_func *f)
-{
-    randnet_weights(f, 7);
-    for (uint32_t i = 0; i < f->nweight; i++) {
-        const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[i].type);
-        const float *from = f->weight[i].data;
-        void *to = yir_alloc_n(f->arena, (size_t)yir_numel(d), yir_dtype_size(d->dtype));
-        for (int64_t k = 0; k < yir_numel(d); k++) yir_dtype_store(d->dtype, to, (size_t)k, (double)from[k]);
-        f->weight[i].data = to;
-    }
-}
-
 static int prepare(struct net *n, const struct row *r, const char *type, int batch)
 {
     struct pass_opts po;
@@ -260,7 +248,7 @@ static int prepare(struct net *n, const struct row *r, const char *type, int bat
     const char *ir = fill_in(n->arena, r->ir, type, batch);
     n->front = yir_parse(n->arena, yir_types_new(n->arena), n->diags, r->what, ir, strlen(ir));
     if (!n->front) return fail(r->what, "does not parse");
-    set_weights(n->front);
+    randnet_typed_weights(n->front, 7);
     pass_opts_init(&po);
     po.max_batch = batch;
     n->f = pass_run_all(n->front, n->diags, &po);

@@ -119,6 +119,14 @@ static void put_code(const struct modbuild *b, uint8_t *to)
     }
 }
 
+void modbuild_cuda(struct modbuild *b, const char *arch)
+{
+    b->target[0].kind = YM_CUDA;
+    b->target[0].arch = modbuild_string(b, arch);
+    b->target[0].features = 0;
+    for (uint32_t i = 0; i < b->nkernel; i++) b->kernel[i].threads = b->kernel[i].per_block = 128;
+}
+
 void modbuild_service(struct modbuild *b)
 {
     uint32_t slot = b->nkernel + b->nservice;

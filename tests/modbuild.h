@@ -79,6 +79,9 @@ extern const double modbuild_factor[4];
 
 uint32_t modbuild_string(struct modbuild *b, const char *text);
 
+/* Makes the first program one for a GPU ("sm_90a"), of blocks of 128 threads, a unit each. */
+void modbuild_cuda(struct modbuild *b, const char *arch);
+
 /* Adds a row of SERVICE. */
 void modbuild_service(struct modbuild *b);
 

@@ -179,3 +179,15 @@ void randnet_weights(struct yir_func *f, uint64_t seed)
         f->weight[i].data = v;
     }
 }
+
+void randnet_typed_weights(struct yir_func *f, uint64_t seed)
+{
+    randnet_weights(f, seed);
+    for (uint32_t i = 0; i < f->nweight; i++) {
+        const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[i].type);
+        const float *from = f->weight[i].data;
+        void *to = yir_alloc_n(f->arena, (size_t)yir_numel(d), yir_dtype_size(d->dtype));
+        for (int64_t k = 0; k < yir_numel(d); k++) yir_dtype_store(d->dtype, to, (size_t)k, (double)from[k]);
+        f->weight[i].data = to;
+    }
+}

@@ -13,4 +13,7 @@ float randnet_float(uint64_t *state);
 /* Gives every weight data, of a size that keeps sums near one. */
 void randnet_weights(struct yir_func *f, uint64_t seed);
 
+/* The same, rounded to the types that they have; randnet_weights leaves them floats. */
+void randnet_typed_weights(struct yir_func *f, uint64_t seed);
+
 #endif

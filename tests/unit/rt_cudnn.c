@@ -132,11 +132,8 @@ static void describe(struct net *n)
     memset(n, 0, sizeof *n);
     struct modbuild *b = &n->b;
     modbuild_init(b);
-    b->target[0].kind = YM_CUDA;
-    b->target[0].arch = modbuild_string(b, "sm_90a");
-    b->target[0].features = 0;
+    modbuild_cuda(b, "sm_90a");
     b->target[0].arena_size = ARENA;
-    for (uint32_t i = 0; i < b->nkernel; i++) b->kernel[i].threads = b->kernel[i].per_block = 128;
     const struct ym_param one[] = {param(CI, H, W, PIXEL, YOLORT_F16, 0), param(CO, H, W, CO, YOLORT_F16, 1)};
     const struct ym_param two[] = {param(CO, H, W, CO, YOLORT_F16, 0), param(CO, H2, W2, CO, YOLORT_F16, 0), param(CO, H2, W2, CO, YOLORT_F32, 1)};
     add_step(b, one, (const uint64_t[]){X, MID}, 2);

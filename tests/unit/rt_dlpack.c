@@ -1,10 +1,10 @@
 /* Tensors of other libraries as inputs and outputs, and host memory: on the CPU, and on a GPU beside the mock driver. */
 #include <criterion/criterion.h>
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mocklib.h"
 #include "modbuild.h"
 #include "runtime/dlpack.h"
 #include "runtime/yolort.h"
@@ -24,14 +24,8 @@ static void open_net(struct net *n, int gpu)
     char why[256];
     modbuild_init(&n->b);
     if (gpu) {
-        setenv("YOLOC_LIBCUDA", MOCKCUDA, 1);
-        void *lib = dlopen(MOCKCUDA, RTLD_NOW), *p = lib ? dlsym(lib, "mockcuda_live") : NULL;
-        cr_assert(p);
-        memcpy(&live, &p, sizeof p);
-        n->b.target[0].kind = YM_CUDA;
-        n->b.target[0].arch = modbuild_string(&n->b, "sm_90a");
-        n->b.target[0].features = 0;
-        for (uint32_t i = 0; i < n->b.nkernel; i++) n->b.kernel[i].threads = n->b.kernel[i].per_block = 128;
+        mock_take(mock_library("YOLOC_LIBCUDA", MOCKCUDA), "mockcuda_live", &live);
+        modbuild_cuda(&n->b, "sm_90a");
     }
     n->bytes = modbuild_finish(&n->b, &size);
     cr_assert_eq(yolort_load(&n->m, n->bytes, size, why, sizeof why), YOLORT_OK, "%s", why);
