@@ -127,14 +127,32 @@ static enum yir_dtype stored_type(const struct yir_tdesc *d, const void *data)
     return YIR_F16;
 }
 
+/* The types that weights are stored in, and the bytes of all. */
+static enum yir_dtype *stored_types(struct writer *w, size_t *bytes)
+{
+    const struct yir_func *f = w->m->front;
+    enum yir_dtype *type = yir_alloc_n(w->arena, f->nweight + 1u, sizeof *type);
+    *bytes = 0;
+    for (uint32_t i = 0; i < f->nweight; i++) {
+        const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[i].type);
+        type[i] = stored_type(d, f->weight[i].data);
+        *bytes = (*bytes + YM_ALIGN - 1) / YM_ALIGN * YM_ALIGN + (size_t)yir_numel(d) * yir_dtype_size(type[i]);
+    }
+    return type;
+}
+
 static void write_weights(struct writer *w)
 {
     if (w->m->strip) return;
     struct part *table = new_part(w, YM_WEIGHT), *bytes = new_part(w, YM_WEIGHTS);
     const struct yir_func *f = w->m->front;
+    size_t all;
+    const enum yir_dtype *types = stored_types(w, &all);
+    bytes->data = yir_alloc(w->arena, all); /* at once: growing it would copy what is large */
+    bytes->cap = all;
     for (uint32_t i = 0; i < f->nweight; i++) {
         const struct yir_tdesc *d = yir_tdesc(f->types, f->weight[i].type);
-        enum yir_dtype type = stored_type(d, f->weight[i].data);
+        enum yir_dtype type = types[i];
         size_t n = (size_t)yir_numel(d), size = n * yir_dtype_size(type);
         size_t at = reserve(w, bytes, size, YM_ALIGN);
         struct ym_weight out = {.name = string(w, f->weight[i].name),
