@@ -13,6 +13,7 @@ enum {
     LEAST_ROUNDS = 3, /* that give a median */
     FIRM_ROUNDS = 5   /* after which what was found is worth keeping should the process die */
 };
+#define ASKING 0.4 /* of the budget: for what cuDNN proposes */
 #define KEEP_EVERY_S 2.0 /* between records of what was found so far */
 #define SINGLE_APART 1e-3 /* between outputs of variants, by the mean size of an element */
 #define HALF_APART 0.5
@@ -408,7 +409,7 @@ static void list_engines(struct tuner *w)
         struct cg_trial got = {0};
         if (g->state != OPEN || !g->fits) continue;
         progress(w, "cuDNN's engines", (int)i, (int)w->ngroup, left_s(w));
-        asks = !cg_trials_engines(w->trials, &g->conv, c->deterministic, c->most_space, &got) && left_s(w) > 0;
+        asks = !cg_trials_engines(w->trials, &g->conv, c->deterministic, c->most_space, &got) && left_s(w) > (1 - ASKING) * w->budget_s;
         if (asks) tune_read_engines(g, got.error, w->o->cudnn.version);
     }
     w->listed = true;
@@ -418,11 +419,11 @@ static void list_engines(struct tuner *w)
  * of their own. */
 static int make_variants(struct tuner *w, int wanted)
 {
-    double begun = seconds(), budget = left_s(w), ahead_s = 0;
+    double begun = seconds(), budget = left_s(w), ahead_s = 0, each_s = 0;
     const int configs = wanted;
     for (int v = 0; v < wanted; v++) {
         const bool ahead = w->o->ahead && v < configs && v % AHEAD == 0;
-        double before = seconds(), spent = before - begun, more = v ? spent / v + (ahead ? ahead_s : 0) : 0;
+        double before = seconds(), spent = before - begun, more = v ? each_s + (ahead ? ahead_s : 0) : 0;
         if (check_stop(w)) return -1;
         if (v >= 1 && spent + more + needed_s(w, v + 1, LEAST_ROUNDS) > budget) return v;
         if (v >= 2 && spent + more > 0.6 * budget) return v;
@@ -437,6 +438,7 @@ static int make_variants(struct tuner *w, int wanted)
         w->make_s = seconds() - before;
         if (!rc) rc = try_variant(w, v);
         if (rc < 0) return -1;
+        each_s = fmax(each_s, seconds() - before);
         if (v == 0) list_engines(w);
         if (v == 0) wanted = most_candidates(w);
     }
