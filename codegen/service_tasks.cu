@@ -133,15 +133,34 @@ static __device__ bool pixel_of(const ym_source_map &a, int *x, int *y, long lon
     return *i < (long long)a.src_width * a.src_height;
 }
 
+/* Where a thread's pixel lies in the map: between two rows, t of the way, at column u. */
+struct map_place {
+    const float *above, *below;
+    float t;
+    double u;
+    int last;
+};
+
+static __device__ map_place place_of(const ym_source_map &a, int x, int y)
+{
+    double v = ym_place(y, a.src_height, a.top, a.resized_height);
+    int last_y = a.top + a.resized_height - 1, y0 = (int)v, y1 = y0 < last_y ? y0 + 1 : y0;
+    map_place p;
+    p.above = a.value + (long long)y0 * a.width;
+    p.below = a.value + (long long)y1 * a.width;
+    p.t = (float)(v - y0);
+    p.u = ym_place(x, a.src_width, a.left, a.resized_width);
+    p.last = a.left + a.resized_width - 1;
+    return p;
+}
+
 extern "C" __global__ void __launch_bounds__(256) yoloc_labels(const __grid_constant__ ym_source_map a)
 {
     int x, y;
     long long i;
     if (!pixel_of(a, &x, &y, &i)) return;
-    long long row = (long long)rint(ym_place(y, a.src_height, a.top, a.resized_height));
-    int column = (int)rint(ym_place(x, a.src_width, a.left, a.resized_width));
-    const float *logit = a.value + row * a.width + column;
-    ((unsigned short *)a.out)[i] = ym_best_class(logit, a.classes, (long long)a.width * a.height);
+    map_place p = place_of(a, x, y);
+    ((unsigned short *)a.out)[i] = ym_best_class(p.above, p.below, p.t, p.u, p.last, a.classes, (long long)a.width * a.height);
 }
 
 extern "C" __global__ void __launch_bounds__(256) yoloc_depths(const __grid_constant__ ym_source_map a)
@@ -149,8 +168,6 @@ extern "C" __global__ void __launch_bounds__(256) yoloc_depths(const __grid_cons
     int x, y;
     long long i;
     if (!pixel_of(a, &x, &y, &i)) return;
-    double v = ym_place(y, a.src_height, a.top, a.resized_height), u = ym_place(x, a.src_width, a.left, a.resized_width);
-    int last_x = a.left + a.resized_width - 1, last_y = a.top + a.resized_height - 1, y0 = (int)v, y1 = y0 < last_y ? y0 + 1 : y0;
-    const float *above = a.value + (long long)y0 * a.width, *below = a.value + (long long)y1 * a.width;
-    ((float *)a.out)[i] = ym_depth(above, below, (float)(v - y0), u, last_x);
+    map_place p = place_of(a, x, y);
+    ((float *)a.out)[i] = ym_depth(p.above, p.below, p.t, p.u, p.last);
 }

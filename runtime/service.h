@@ -248,21 +248,26 @@ YM_FN double ym_place(int i, int source, int first, int size)
     return first + at;
 }
 
-/* Of logits `step` apart; NaN is never the best of several. */
-YM_FN unsigned short ym_best_class(const float *logit, int nc, long long step)
-{
-    int best = 0;
-    for (int k = 1; k < nc; k++)
-        if (logit[k * step] > logit[best * step] || logit[best * step] != logit[best * step]) best = k;
-    return (unsigned short)best;
-}
-
 /* Between rows a and b, t of the way; u: place of the column, of which `last` is the last. */
 YM_FN float ym_depth(const float *a, const float *b, float t, double u, int last)
 {
     int x0 = (int)u, x1 = x0 < last ? x0 + 1 : x0;
     float s = (float)(u - x0);
     return (a[x0] * (1 - s) + a[x1] * s) * (1 - t) + (b[x0] * (1 - s) + b[x1] * s) * t;
+}
+
+/* Of classes whose logits lie `step` apart, the best at such a place; NaN is never the best of several. */
+YM_FN unsigned short ym_best_class(const float *a, const float *b, float t, double u, int last, int nc, long long step)
+{
+    int best = 0;
+    float most = ym_depth(a, b, t, u, last);
+    for (int k = 1; k < nc; k++) {
+        float v = ym_depth(a + k * step, b + k * step, t, u, last);
+        if (!(v > most || most != most)) continue;
+        best = k;
+        most = v;
+    }
+    return (unsigned short)best;
 }
 
 /* A thread for each pixel of the source. */

@@ -409,8 +409,8 @@ YOLORT_API yolort_status yolort_top(const float *prob, int nc, yolort_class *out
 
 /* --- maps ------------------------------------------------------------------------------------------------------------ */
 
-/* A class for each source pixel: the best of nc logits [nc, out_height, out_width] at the pixel of the network's input that its
- * middle lies in; NaN is never the best of several. */
+/* A class for each source pixel: the best of nc logits [nc, out_height, out_width] at its middle, those of a class being
+ * interpolated linearly between the network's pixels; NaN is never the best of several. */
 YOLORT_API yolort_status yolort_labels(const float *logits, int nc, const yolort_placement *p, int src_width,
                                        int src_height, uint16_t *out, size_t out_count);
 

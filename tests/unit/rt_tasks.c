@@ -439,6 +439,18 @@ Test(rt_tasks, labels)
     cr_expect_eq(out[0], 1);
 }
 
+/* 2 x 2 enlarged to 4 x 4: the second class is 0, 1.5, 4.5, 6 along a row, and better than 1 from the second pixel on. */
+Test(rt_tasks, labels_between_pixels)
+{
+    static const float v[8] = {1, 1, 1, 1, 0, 6, 0, 6};
+    uint16_t out[16];
+    yolort_placement p;
+    cr_assert_eq(yolort_letterbox_plan(4, 4, 2, 2, YOLORT_SQUARE, 1, 1, &p), YOLORT_OK);
+    cr_assert_eq(yolort_labels(v, 2, &p, 4, 4, out, 16), YOLORT_OK);
+    for (int i = 0; i < 16; i++)
+        cr_expect_eq(out[i], i % 4 >= 1, "%d: %d", i, out[i]);
+}
+
 Test(rt_tasks, depths)
 {
     const float v[4] = {0, 4, 8, 12}; /* 2 x 2 */
