@@ -270,6 +270,10 @@ refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --json --txt
 refused 2 001 detect "$work/m.yoloc" "$photos/chelsea.png" --conf 1.5
 
 # --- tasks: what belongs to each, and options that mean nothing for it ---
+# Of the boxes of this network one has a mask without pixels.
+accepted '' compile models/yolo11-seg.yaml --scale n -w rule --imgsz 64 --nc 2 -o "$work/seg.yoloc"
+accepted '' predict "$work/seg.yoloc" "$photos/chelsea.png" --json
+json 'j["images"][0]["detections"] and all(len(d["mask"]["counts"]) > 1 for d in j["images"][0]["detections"])'
 if have_data weights/parts_v8_pose.pt; then
     parts=$data/images/parts
     compile_part() { accepted '' compile "$data/weights/parts_$1.pt" --imgsz 160 -o "$work/$1.yoloc"; }

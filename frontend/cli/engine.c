@@ -231,6 +231,31 @@ static yolort_status find_masks(struct cli_engine *g, const struct cli_image *im
     return s;
 }
 
+/* A mask without pixels: one run, of zeros. */
+static int is_empty(const struct cli_rle *m)
+{
+    return m->n < 2;
+}
+
+/* Boxes in whose mask no pixel is left are not there, as in ultralytics; the heads with anchors keep theirs. */
+static void drop_empty(struct cli_engine *g, size_t *count)
+{
+    size_t each = yolort_extra_count(g->info), kept = 0;
+    if (g->info->head == YOLORT_HEAD_ANCHOR)
+        return;
+    for (size_t i = 0; i < *count; i++) {
+        if (is_empty(&g->masks[i])) {
+            cli_rle_free(&g->masks[i]);
+            continue;
+        }
+        g->found[kept] = g->found[i];
+        g->masks[kept] = g->masks[i];
+        memmove(g->extra + kept * each, g->extra + i * each, each * sizeof *g->extra);
+        kept++;
+    }
+    *count = g->nmask = kept;
+}
+
 static void find_points(struct cli_engine *g, const struct cli_image *im, const yolort_placement *p, size_t n)
 {
     size_t floats = points_of(g), each = yolort_extra_count(g->info);
@@ -249,7 +274,12 @@ static yolort_status finish(struct cli_engine *g, const struct cli_image *im, co
         return YOLORT_OK;
     if (g->points)
         find_points(g, im, p, *count);
-    return g->masks ? find_masks(g, im, *count) : YOLORT_OK;
+    if (!g->masks)
+        return YOLORT_OK;
+    yolort_status s = find_masks(g, im, *count);
+    if (s == YOLORT_OK)
+        drop_empty(g, count);
+    return s;
 }
 
 static yolort_status make_maps(struct cli_engine *g, const struct cli_image *im)
