@@ -36,8 +36,9 @@ static const char *fill(int fd, uint64_t max, struct buffer *b, enum yir_diag_id
     b->len = (size_t)st.st_size;
     b->bytes = yir_large_alloc(b->len + 1);
     if (!b->bytes) return "does not fit into memory";
-    *id = E_OPEN;
     int64_t n = yir_bulk_read(fd, b->bytes, b->len, 0, NULL, NULL);
+    if (n == YIR_BULK_NO_MEMORY) return "does not fit into memory";
+    *id = E_OPEN;
     if (n < 0) return strerror(errno);
     if (FE_BREAKS(FILE_SHRANK, n != (int64_t)b->len)) return "became shorter while it was read";
     b->bytes[b->len] = 0;

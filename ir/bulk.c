@@ -95,13 +95,21 @@ static int start(pthread_t helper[MOST_HELPERS], struct reading *r)
     return n;
 }
 
+static int64_t read_alone(int fd, void *to, size_t n, uint64_t at, void (*see)(void *user, const void *bytes, size_t n), void *user)
+{
+    int64_t have = read_fully(fd, to, n, at);
+    if (see && have > 0) see(user, to, (size_t)have);
+    return have;
+}
+
 int64_t yir_bulk_read(int fd, void *to, size_t n, uint64_t at, void (*see)(void *user, const void *bytes, size_t n), void *user)
 {
+    if (n < LARGE) return read_alone(fd, to, n, at, see, user);
     pthread_t helper[MOST_HELPERS];
     struct reading r = {.fd = fd, .to = to, .size = n, .at = at, .end = n, .lock = PTHREAD_MUTEX_INITIALIZER, .one_more = PTHREAD_COND_INITIALIZER};
     r.there = calloc(n / PART + 1, 1);
-    if (!r.there) return -1;
-    int helpers = n >= LARGE ? start(helper, &r) : 0;
+    if (!r.there) return YIR_BULK_NO_MEMORY;
+    int helpers = start(helper, &r);
     for (size_t part = 0; part * PART < n; part++) {
         size_t have = wait_for(&r, part);
         if (see && have) see(user, r.to + part * PART, have);
