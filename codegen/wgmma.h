@@ -86,9 +86,7 @@ double wg_cycles(const struct wg_plan *p);
 /* Of an image: w tiles of n channels each. */
 int64_t wg_units(const struct wg_plan *p);
 
-/* The source that a chunk's channels are of, and the rows of its box. */
-const struct cg_source *wg_source(const struct wg_plan *p, int64_t chunk);
-int wg_box_rows(const struct wg_plan *p, const struct cg_source *s);
+const struct cg_source *wg_source(const struct wg_plan *p, int64_t chunk); /* that its channels are of */
 bool wg_repeats(const struct wg_plan *p); /* some source is enlarged */
 
 /* Rows of a chunk's box before the one where a tap begins. */

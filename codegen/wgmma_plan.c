@@ -140,19 +140,19 @@ static bool fits_window(const struct conv *c)
     return once && w->kernel[0] == 1 && w->kernel[1] == 1;
 }
 
-/* 1x1 alone is made of several sources or enlarged ones; chunks do not reach over from one to the next. */
+/* Of several sources, or of one that is enlarged. */
+static bool in_parts(const struct cg_sources *in)
+{
+    return in->n > 1 || in->at[0].shift > 0;
+}
+
 static bool takes_sources(const struct conv *c, const struct cg_sources *in)
 {
+    const bool point = c->win.kernel[0] == 1;
     if (in->n > WG_MOST_SOURCES) return false;
-    bool parts = in->n > 1;
-    for (int i = 0; i < in->n; i++) {
-        const struct cg_source *s = &in->at[i];
-        if (s->wide || s->shift > 1 || !can_copy(c->f, s->ref)) return false;
-        parts |= s->shift > 0;
-    }
-    for (int i = 0; i < in->n && parts; i++)
-        if (in->at[i].channels % WG_DEPTH) return false;
-    return parts ? c->win.kernel[0] == 1 : c->win.kernel[0] == 3 || cg_one_run(c->f, c->x);
+    for (int i = 0; i < in->n; i++)
+        if (in->at[i].wide || in->at[i].shift > 1 || !can_copy(c->f, in->at[i].ref)) return false;
+    return in_parts(in) ? point : !point || cg_one_run(c->f, c->x);
 }
 
 bool wg_takes(const struct yir_func *f, uint32_t first, uint32_t last, const struct kb_target *t, struct conv *c, struct cg_sources *in)
@@ -168,7 +168,7 @@ bool wg_takes(const struct yir_func *f, uint32_t first, uint32_t last, const str
 static enum wg_feed choose_feed(const struct wg_plan *p)
 {
     const struct conv *c = &p->c;
-    if (p->in.n > 1 || p->in.at[0].shift) return WG_PARTS;
+    if (in_parts(&p->in)) return WG_PARTS;
     if (c->win.kernel[0] == 1) return WG_POINT;
     if (c->win.stride[0] == 2) return p->ld == c->ci && c->ci % WG_DEPTH == 0 ? WG_PAIRS : WG_PARITY;
     int64_t lines = (WG_ROWS * p->m + 2) / (c->iw + 2);
@@ -215,11 +215,6 @@ const struct cg_source *wg_source(const struct wg_plan *p, int64_t chunk)
     int i = 0;
     while (i + 1 < p->in.n && p->in.at[i + 1].first <= chunk * p->kc) i++;
     return &p->in.at[i];
-}
-
-int wg_box_rows(const struct wg_plan *p, const struct cg_source *s)
-{
-    return p->box_rows >> 2 * s->shift;
 }
 
 int wg_tap_row(const struct wg_plan *p, int tap)
@@ -284,7 +279,8 @@ bool wg_repeats(const struct wg_plan *p)
  * accumulators and some 26 more, must fit into those of the launch all the same: ptxas refuses it else (C7602). */
 static bool set_registers(struct wg_plan *p)
 {
-    int repeated = wg_repeats(p) ? p->m * PART_REGISTERS : 0, sums = p->m * p->n / 2 + repeated, threads = 128 * (p->w + 1), launched = REGISTERS / (threads * p->resident) / 8 * 8;
+    int sums = p->m * p->n / 2 + (wg_repeats(p) ? p->m * PART_REGISTERS : 0);
+    int threads = 128 * (p->w + 1), launched = REGISTERS / (threads * p->resident) / 8 * 8;
     if (launched > MOST_REGISTERS) launched = MOST_REGISTERS;
     p->registers = 0;
     if (sums > MOST_SUMS || sums + FEW_OTHER_REGISTERS > launched) return false;
@@ -385,7 +381,7 @@ static double rows_copied(const struct wg_plan *p)
 {
     double rows = 0;
     for (int i = 0; i < p->in.n && p->feed == WG_PARTS; i++)
-        rows += (double)(p->in.at[i].channels / p->kc) * wg_box_rows(p, &p->in.at[i]);
+        rows += (double)(p->in.at[i].channels / p->kc) * (p->box_rows >> 2 * p->in.at[i].shift);
     return p->feed == WG_PARTS ? rows : (double)p->chunks * p->box_rows;
 }
 

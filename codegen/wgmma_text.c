@@ -135,41 +135,42 @@ static const char *type_of(const struct wg_plan *p)
     return yir_desc(p->c.f, p->c.x)->dtype == YIR_BF16 ? "bf16" : "f16";
 }
 
-/* sums += input * weights: 64 rows, n columns, 16 deep. The operands' places are the lower halves of their descriptors. */
-static void put_multiply(struct yir_str *s, const struct wg_plan *p)
+/* sums += input * weights: 64 rows, n columns, 16 deep. `left`, `operand` and `given`: the left operand's parameters, its place in the
+ * instruction, and what fills that. */
+static void put_product(struct yir_str *s, const struct wg_plan *p, const char *name, const char *left, const char *operand, const char *given)
 {
     const char *type = type_of(p);
     yir_str_fmt(s,
-                "static __device__ __forceinline__ void ptx_wgmma_%s(float (&d)[%d], unsigned long long a, unsigned long long b)\n{\n"
+                "static __device__ __forceinline__ void %s_%s(float (&d)[%d], %s, unsigned long long b)\n{\n"
                 "    asm volatile(\"{.reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
-                type, p->n / 2, p->n, type, type);
+                name, type, p->n / 2, left, p->n, type, type);
     for (int i = 0; i < p->n / 2; i++) yir_str_fmt(s, "%s%%%d", i ? ", " : "", i);
-    yir_str_fmt(s, "}, %%%d, %%%d, p, 1, 1, 0, 0;}\"\n                 : ", p->n / 2, p->n / 2 + 1);
+    yir_str_fmt(s, "}, %s;}\"\n                 : ", operand);
     for (int i = 0; i < p->n / 2; i++) yir_str_fmt(s, "%s\"+f\"(d[%d])", i ? ", " : "", i);
-    yir_str_fmt(s, "\n                 : \"l\"(a), \"l\"(b) : \"memory\");\n}\n");
+    yir_str_fmt(s, "\n                 : %s, \"l\"(b) : \"memory\");\n}\n", given);
+}
+
+/* The operands' places are the lower halves of their descriptors. */
+static void put_multiply(struct yir_str *s, const struct wg_plan *p)
+{
+    int a = p->n / 2;
+    put_product(s, p, "ptx_wgmma", "unsigned long long a", yir_format(s->arena, "%%%d, %%%d, p, 1, 1, 0, 0", a, a + 1), "\"l\"(a)");
     yir_str_fmt(s,
                 "static __device__ __forceinline__ void multiply(float (&d)[N / 2], unsigned input, unsigned weights)\n{\n"
                 "    ptx_wgmma_%s(d, 0x%xull << 32 | input, 0x%xull << 32 | weights);\n}\n",
-                type, descriptor_high(p->stride_rows, p->pitch), descriptor_high(8, 2 * WG_DEPTH));
+                type_of(p), descriptor_high(p->stride_rows, p->pitch), descriptor_high(8, 2 * WG_DEPTH));
 }
 
-/* The same with the left operand in registers: rows r and r + 8 of a warp's 16 are alike, so that each pair of halves counts for both. */
+/* The left operand in registers: rows r and r + 8 of a warp's 16 are alike, so that each pair of halves counts for both. */
 static void put_multiply_rows(struct yir_str *s, const struct wg_plan *p)
 {
-    const char *type = type_of(p);
-    int b = p->n / 2;
-    yir_str_fmt(s,
-                "static __device__ __forceinline__ void ptx_wgmma_rows_%s(float (&d)[%d], unsigned low, unsigned high, unsigned long long b)\n{\n"
-                "    asm volatile(\"{.reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
-                type, b, p->n, type, type);
-    for (int i = 0; i < b; i++) yir_str_fmt(s, "%s%%%d", i ? ", " : "", i);
-    yir_str_fmt(s, "}, {%%%d, %%%d, %%%d, %%%d}, %%%d, p, 1, 1, 0;}\"\n                 : ", b, b, b + 1, b + 1, b + 2);
-    for (int i = 0; i < b; i++) yir_str_fmt(s, "%s\"+f\"(d[%d])", i ? ", " : "", i);
-    yir_str_fmt(s, "\n                 : \"r\"(low), \"r\"(high), \"l\"(b) : \"memory\");\n}\n");
+    int a = p->n / 2;
+    const char *operand = yir_format(s->arena, "{%%%d, %%%d, %%%d, %%%d}, %%%d, p, 1, 1, 0", a, a, a + 1, a + 1, a + 2);
+    put_product(s, p, "ptx_wgmma_rows", "unsigned low, unsigned high", operand, "\"r\"(low), \"r\"(high)");
     yir_str_fmt(s,
                 "static __device__ __forceinline__ void multiply_rows(float (&d)[N / 2], unsigned low, unsigned high, unsigned weights)\n{\n"
                 "    ptx_wgmma_rows_%s(d, low, high, 0x%xull << 32 | weights);\n}\n",
-                type, descriptor_high(8, 2 * WG_DEPTH));
+                type_of(p), descriptor_high(8, 2 * WG_DEPTH));
 }
 
 /* Offsets in shared memory: the input's stages, the weights, barriers of both. */
