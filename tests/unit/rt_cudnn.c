@@ -7,45 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mocklib.h"
+#include "cudamock.h"
 #include "modbuild.h"
 #include "runtime/object.h"
 #include "runtime/order.h"
 
-struct mock {
+static struct {
     void (*fail)(const char *name, int nth, int code);
     const char *(*failed)(void);
     long (*live)(void);
-    long (*launches)(void);
-    long (*programmatic)(void);
-    void (*device_memory)(const void *address, int ordinal);
-    void (*capture)(const void *stream);
-    void (*dnn_fail)(const char *name, int nth, int code);
-    const char *(*dnn_failed)(void);
-    long (*dnn_live)(void);
     long (*runs)(void);
-};
+} dnn;
 
-static struct mock mock(void)
+static struct mock mocks(void)
 {
-    struct mock m;
-    void *lib = mock_library("YOLOC_LIBCUDA", MOCKCUDA);
-    mock_take(lib, "mockcuda_fail", &m.fail);
-    mock_take(lib, "mockcuda_failed", &m.failed);
-    mock_take(lib, "mockcuda_live", &m.live);
-    mock_take(lib, "mockcuda_launches", &m.launches);
-    mock_take(lib, "mockcuda_programmatic", &m.programmatic);
-    mock_take(lib, "mockcuda_device_memory", &m.device_memory);
-    mock_take(lib, "mockcuda_capture", &m.capture);
-    lib = mock_library("YOLOC_LIBCUDNN", MOCKCUDNN);
-    mock_take(lib, "mockcudnn_fail", &m.dnn_fail);
-    mock_take(lib, "mockcudnn_failed", &m.dnn_failed);
-    mock_take(lib, "mockcudnn_live", &m.dnn_live);
-    mock_take(lib, "mockcudnn_runs", &m.runs);
-    m.fail("", 0, 0);
-    m.dnn_fail("", 0, 0);
-    m.capture(NULL);
-    unsetenv("MOCKCUDA_DEVICES");
+    struct mock m = mock();
+    void *lib = mock_library("YOLOC_LIBCUDNN", MOCKCUDNN);
+    mock_take(lib, "mockcudnn_fail", &dnn.fail);
+    mock_take(lib, "mockcudnn_failed", &dnn.failed);
+    mock_take(lib, "mockcudnn_live", &dnn.live);
+    mock_take(lib, "mockcudnn_runs", &dnn.runs);
+    dnn.fail("", 0, 0);
     unsetenv("MOCKCUDNN_VERSION");
     return m;
 }
@@ -260,7 +242,7 @@ Test(rt_cudnn, version)
 {
     int version = 9;
     char why[128];
-    mock();
+    mocks();
     cr_expect_eq(yolort_cudnn(&version, why, sizeof why), YOLORT_OK, "%s", why);
     cr_expect_eq(version, 91900);
     cr_expect_eq(yolort_cudnn(NULL, why, sizeof why), YOLORT_ARG);
@@ -278,7 +260,7 @@ Test(rt_cudnn, version)
 /* As a graph, step by step, and into a stream that the caller captures; one run after another gives the same. */
 Test(rt_cudnn, computes)
 {
-    struct mock k = mock();
+    struct mock k = mocks();
     static const struct {
         uint8_t activation, biased;
         float apart;
@@ -294,7 +276,7 @@ Test(rt_cudnn, computes)
         again(&n);
         for (size_t g = 0; g < sizeof mode / sizeof *mode; g++) {
             begin(&n, &k, mode[g], 0);
-            long before = k.runs();
+            long before = dnn.runs();
             for (int r = 0; r < 3; r++) {
                 fill();
                 if (r == 2) k.capture(&stream);
@@ -302,9 +284,9 @@ Test(rt_cudnn, computes)
                 k.capture(NULL);
                 cr_expect_leq(apart(&n), row[i].apart, "row %zu, mode %d, run %d: %g", i, mode[g], r, (double)apart(&n));
             }
-            cr_expect_eq(k.runs() - before, 6);
+            cr_expect_eq(dnn.runs() - before, 6);
             end(&n);
-            cr_expect(k.live() == 0 && k.dnn_live() == 0, "%ld, %ld", k.live(), k.dnn_live());
+            cr_expect(k.live() == 0 && dnn.live() == 0, "%ld, %ld", k.live(), dnn.live());
         }
     }
     free(n.bytes);
@@ -322,11 +304,11 @@ static void expect_engines(const struct net *n, int first, int second)
     cr_expect_str_eq(s.kernel, first > 0 ? "cudnn engine=7" : "kernel");
 }
 
-static long runs_of(struct net *n, const struct mock *k, int batch)
+static long runs_of(struct net *n, int batch)
 {
-    long before = k->runs();
+    long before = dnn.runs();
     cr_expect_eq(yolort_run(n->c, batch, NULL), YOLORT_OK, "%s", yolort_error(n->c));
-    return k->runs() - before;
+    return dnn.runs() - before;
 }
 
 /* Without a driver. */
@@ -356,63 +338,63 @@ Test(rt_cudnn, looked_at)
 
 Test(rt_cudnn, kernels_where_it_is_not)
 {
-    struct mock k = mock();
+    struct mock k = mocks();
     struct net n;
     describe(&n);
     begin(&n, &k, 0, 0);
     expect_engines(&n, 1, 1);
     long launched = k.launches();
-    cr_expect_eq(runs_of(&n, &k, 1), 0, "fewer images than it was made for");
+    cr_expect_eq(runs_of(&n, 1), 0, "fewer images than it was made for");
     cr_expect_eq(k.launches() - launched, 4);
-    cr_expect_eq(runs_of(&n, &k, 2), 2);
+    cr_expect_eq(runs_of(&n, 2), 2);
     cr_expect_eq(k.launches() - launched, 6);
     end(&n);
     begin(&n, &k, 0, 1);
     expect_engines(&n, -1, -1);
-    cr_expect_eq(runs_of(&n, &k, 2), 0);
+    cr_expect_eq(runs_of(&n, 2), 0);
     end(&n);
     setenv("YOLOC_LIBCUDNN", "/nowhere/libcudnn.so", 1);
     begin(&n, &k, 0, 0);
     expect_engines(&n, -1, -1);
-    cr_expect_eq(runs_of(&n, &k, 2), 0);
+    cr_expect_eq(runs_of(&n, 2), 0);
     end(&n);
     setenv("YOLOC_LIBCUDNN", MOCKCUDNN, 1);
     n.b.engine[0].number = 11;
     again(&n);
     begin(&n, &k, 0, 0);
     expect_engines(&n, -1, 1);
-    cr_expect_eq(runs_of(&n, &k, 2), 1);
+    cr_expect_eq(runs_of(&n, 2), 1);
     end(&n);
     n.b.engine[1].space_bytes = 4095;
     again(&n);
     begin(&n, &k, 0, 0);
     expect_engines(&n, -1, -1);
     end(&n);
-    cr_expect(k.live() == 0 && k.dnn_live() == 0);
+    cr_expect(k.live() == 0 && dnn.live() == 0);
     free(n.bytes);
 }
 
 /* Each runs once before it is needed, so that nothing is loaded while streams are held. */
 Test(rt_cudnn, warmed_up)
 {
-    struct mock k = mock();
+    struct mock k = mocks();
     struct net n;
     describe(&n);
-    long before = k.runs();
+    long before = dnn.runs();
     begin(&n, &k, 0, 0);
-    cr_expect_eq(k.runs() - before, 2);
-    k.dnn_fail("cudnnBackendExecute", 1, 5000);
+    cr_expect_eq(dnn.runs() - before, 2);
+    dnn.fail("cudnnBackendExecute", 1, 5000);
     end(&n);
     begin(&n, &k, 0, 0);
     expect_engines(&n, -1, 1);
     end(&n);
-    cr_expect(k.live() == 0 && k.dnn_live() == 0);
+    cr_expect(k.live() == 0 && dnn.live() == 0);
     free(n.bytes);
 }
 
 Test(rt_cudnn, options)
 {
-    struct mock k = mock();
+    struct mock k = mocks();
     struct net n;
     describe(&n);
     cr_assert_eq(load(&n), YOLORT_OK, "%s", n.why);
@@ -424,7 +406,7 @@ Test(rt_cudnn, options)
 /* A kernel that waits by itself may start early behind a kernel, not behind what cuDNN does; nor may that. */
 Test(rt_cudnn, full_edges)
 {
-    struct mock k = mock();
+    struct mock k = mocks();
     struct net n;
     describe(&n);
     n.b.kernel[4].waits = n.b.kernel[5].waits = 1;
@@ -432,7 +414,7 @@ Test(rt_cudnn, full_edges)
     for (int none = 0; none < 2; none++) {
         long before = k.programmatic();
         begin(&n, &k, 0, none);
-        runs_of(&n, &k, 2);
+        runs_of(&n, 2);
         cr_expect_eq(k.programmatic() - before, none);
         end(&n);
     }
@@ -442,7 +424,7 @@ Test(rt_cudnn, full_edges)
 /* Two that work in the same memory do not run side by side. */
 Test(rt_cudnn, working_memory)
 {
-    struct mock k = mock();
+    struct mock k = mocks();
     struct net n;
     struct rt_order o;
     const uint64_t in[2] = {1u << MB_INPUT_U8}, out[2] = {1u << MB_ECHO};
@@ -469,28 +451,28 @@ static yolort_status whole(struct net *n, const struct mock *k, int graph, const
     if (!s) s = start(n, k, graph, 0);
     for (int r = 0; r < 2 && !s; r++) s = yolort_run(n->c, 2, NULL);
     if (!s) s = yolort_wait(n->c);
-    *failed = k->dnn_failed() ? k->dnn_failed() : k->failed();
+    *failed = dnn.failed() ? dnn.failed() : k->failed();
     k->fail("", 0, 0);
-    k->dnn_fail("", 0, 0);
+    dnn.fail("", 0, 0);
     end(n);
     return s;
 }
 
 Test(rt_cudnn, each_call_fails)
 {
-    struct mock k = mock();
+    struct mock k = mocks();
     static const int code[] = {1002, 2000, 3000, 4001, 4003, 4004, 5000, 4711};
     struct net n;
     const char *at;
     describe(&n);
     for (size_t i = 0; i < sizeof code / sizeof *code; i++)
         for (int nth = 1, graph = i % 2 ? YOLORT_GRAPH_OFF : 0;; nth++) {
-            k.dnn_fail("*", nth, code[i]);
+            dnn.fail("*", nth, code[i]);
             yolort_status s = whole(&n, &k, graph, &at);
             if (!at) break;
             cr_assert_lt(nth, 1000);
             cr_expect_eq(s, YOLORT_OK, "%s, call %d, %d", at, nth, code[i]);
-            cr_expect(k.live() == 0 && k.dnn_live() == 0, "%s, call %d, %d: %ld, %ld", at, nth, code[i], k.live(), k.dnn_live());
+            cr_expect(k.live() == 0 && dnn.live() == 0, "%s, call %d, %d: %ld, %ld", at, nth, code[i], k.live(), dnn.live());
         }
     free(n.bytes);
 }
@@ -498,7 +480,7 @@ Test(rt_cudnn, each_call_fails)
 /* Of the driver, for what only cuDNN's steps need. */
 Test(rt_cudnn, each_call_of_the_driver_fails)
 {
-    struct mock k = mock();
+    struct mock k = mocks();
     static const struct {
         const char *name;
         int nth;
@@ -516,7 +498,7 @@ Test(rt_cudnn, each_call_of_the_driver_fails)
             yolort_status s = whole(&n, &k, 0, &at);
             cr_assert(at, "%s is not called", call[i].name);
             cr_expect_eq(s, row[r].status, "%s, %d: %s", call[i].name, row[r].code, yolort_status_name(s));
-            cr_expect(k.live() == 0 && k.dnn_live() == 0, "%s, %d: %ld, %ld", call[i].name, row[r].code, k.live(), k.dnn_live());
+            cr_expect(k.live() == 0 && dnn.live() == 0, "%s, %d: %ld, %ld", call[i].name, row[r].code, k.live(), dnn.live());
         }
     free(n.bytes);
 }
@@ -524,21 +506,21 @@ Test(rt_cudnn, each_call_of_the_driver_fails)
 /* cuDNN failed because the device was lost. */
 Test(rt_cudnn, lost)
 {
-    struct mock k = mock();
+    struct mock k = mocks();
     struct net n;
     describe(&n);
     begin(&n, &k, YOLORT_GRAPH_OFF, 0);
-    k.dnn_fail("cudnnBackendExecute", 1, 5001);
+    dnn.fail("cudnnBackendExecute", 1, 5001);
     k.fail("cuEventRecord", 1, 700);
     cr_expect_eq(yolort_run(n.c, 2, NULL), YOLORT_DEVICE_LOST);
     end(&n);
-    cr_expect(k.live() == 0 && k.dnn_live() == 0);
+    cr_expect(k.live() == 0 && dnn.live() == 0);
     free(n.bytes);
 }
 
 Test(rt_cudnn, suggests)
 {
-    struct mock k = mock();
+    struct mock k = mocks();
     struct ym_conv c = first_conv();
     char text[256], why[128];
     cr_assert_eq(yolort_cudnn_engines(0, &c, sizeof c, 0, 64 << 20, text, sizeof text, why, sizeof why), YOLORT_OK, "%s", why);
@@ -553,11 +535,11 @@ Test(rt_cudnn, suggests)
     cr_expect_eq(yolort_cudnn_engines(0, &c, sizeof c, 0, 0, text, sizeof text, why, sizeof why), YOLORT_ARG);
     c.out[2]--;
     for (int nth = 1; nth < 1000; nth++) {
-        k.dnn_fail("*", nth, 3000);
+        dnn.fail("*", nth, 3000);
         yolort_cudnn_engines(0, &c, sizeof c, 0, 64 << 20, text, sizeof text, why, sizeof why);
-        if (!k.dnn_failed()) break;
-        k.dnn_fail("", 0, 0);
-        cr_expect(k.live() == 0 && k.dnn_live() == 0, "call %d", nth);
+        if (!dnn.failed()) break;
+        dnn.fail("", 0, 0);
+        cr_expect(k.live() == 0 && dnn.live() == 0, "call %d", nth);
     }
     setenv("YOLOC_LIBCUDNN", "/nowhere/libcudnn.so", 1);
     cr_expect_eq(yolort_cudnn_engines(0, &c, sizeof c, 0, 0, text, sizeof text, why, sizeof why), YOLORT_NO_DEVICE);
@@ -632,7 +614,7 @@ Test(rt_cudnn, bad_rows)
         OF(1, space_bytes, UINT64_MAX),
 #undef OF
     };
-    struct mock k = mock();
+    struct mock k = mocks();
     struct net n;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         describe(&n);
